@@ -30,8 +30,6 @@ _MIN_REMOVED = 0.05
 
 
 class _Removable(Struct, frozen=True):
-    """Operations that an equal expression does not need, and the edit, such as *exp(a) * exp(b) is exp(a + b)*."""
-
     operations: tuple[Operation, ...]
     root: Operation
     edit: str
@@ -71,15 +69,9 @@ def special_functions(evidence: Evidence) -> Iterator[Waste]:
         places.setdefault(one.edit, evidence.place_of(one.root))
     edits = listed([f"{edit} ({place})" for edit, place in places.items()], MAX_NAMES)
     text = f"{percent(special)} of the special functions are not needed; {busiest} at {percent(part)} of peak"
-    advice = f"use fewer special functions: {edits}"
     operations = tuple(sorted(removed, key=lambda one: one.start))
-    yield Waste(
-        text,
-        advice,
-        {**evidence.unit_shares_of(roots), SPECIAL: special},
-        operations,
-        figures={"removable_share": special},
-    )
+    shares, figures = {**evidence.unit_shares_of(roots), SPECIAL: special}, {"removable_share": special}
+    yield Waste(text, f"use fewer special functions: {edits}", shares, operations, figures=figures)
 
 
 def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
@@ -100,7 +92,7 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
                 divisions.setdefault(operand_names(one)[1], []).append(one)
             simpler = [_of_division(one, operands)]
         else:
-            simpler = [_of_power(one, operands) if one.name in _EXP else None]
+            simpler = [_of_power(one, operands[0]) if one.name in _EXP and operands else None]
         simpler.append(_of_broadcast(one, operands) if one in counts else None)
         yield from (found for found in simpler if found and any(other in counts for other in found.operations))
     for same in divisions.values():
@@ -118,9 +110,7 @@ def _of_division(one: Operation, operands: _Operands) -> _Removable | None:
     return _Removable((one,), one, "x / exp(a) is x * exp(-a)")
 
 
-def _of_power(one: Operation, operands: _Operands) -> _Removable | None:
-    """Return an exponential of a logarithm, or of a multiple of one, with the logarithm."""
-    (inner,) = operands or (None,)
+def _of_power(one: Operation, inner: Operation | None) -> _Removable | None:
     if inner is None:
         return None
     if inner.name in _LOG:
@@ -158,6 +148,11 @@ _SYMBOL = re.compile(r'symbol = "(\w+)"')
 # Fast division and square root take an instruction of the special function units, and one or two more, in place of some
 # ten and a branch (PTX ISA, "div.full.f32", "sqrt.approx.f32"); a power takes some fifty (libdevice, in SASS).
 _OF_SLOW = 0.95
+_UNUSED_NUMBERS = 0.8
+_PRODUCTS_REMOVED = 0.95
+_MIN_TILE = 16  # of a dot, in each dimension
+_FLOATS = frozenset(("f16", "bf16", "f32"))
+_AVOIDABLE = 0.9  # of the iterations, at most
 
 
 @row
@@ -176,7 +171,7 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
 
 
 def _function_of(one: Operation) -> str:
-    """Return the name of the library function that an operation calls with a constant exponent, else its own name."""
+    # A power is only slow for nothing if its exponent is constant.
     symbol = _SYMBOL.search(one.tail)
     exponents = [definition_of(name, one) for name in operand_names(one)[1:2]] if symbol else []
     return symbol[1] if symbol and all(made and made.traits.is_constant for made in exponents) else one.name
@@ -199,9 +194,6 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, tuple(generators), time_share, certainty=0.7)
 
 
-_UNUSED_NUMBERS = 0.8
-
-
 @row
 def product_sums(evidence: Evidence) -> Iterator[Waste]:
     """Yield sums of products of rows and columns, or of squared differences: a matrix product without tensor cores."""
@@ -219,11 +211,6 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, tuple(products), time_share, certainty=0.9)
 
 
-_PRODUCTS_REMOVED = 0.95
-_MIN_TILE = 16  # of a dot, in each dimension
-_FLOATS = frozenset(("f16", "bf16", "f32"))
-
-
 def _is_outer(evidence: Evidence, product: Operation) -> bool:
     """Return True for a product of factors that vary along different dimensions of a tile, which a loop adds up."""
     types, uses = types_of(product), evidence.uses
@@ -233,7 +220,7 @@ def _is_outer(evidence: Evidence, product: Operation) -> bool:
     if factors[0] is factors[1] and factors[0] is not None and factors[0].name == "arith.subf":
         factors = [uses.maker(factors[0], place) for place in (0, 1)]  # a squared difference
     along = [_varying_dims(uses, factor) for factor in factors]
-    if not all(along) or not all(types[-1].shape[dim] >= _MIN_TILE for dims in along for dim in dims):
+    if not all(types[-1].shape[dim] >= _MIN_TILE for dims in along for dim in dims):
         return False
     if not (along[0] - along[1] and along[1] - along[0]):
         return False
@@ -246,7 +233,6 @@ def _is_outer(evidence: Evidence, product: Operation) -> bool:
 
 
 def _varying_dims(uses: Uses, factor: Operation | None) -> set[int]:
-    """Return the dimensions in which a broadcast value varies; empty for any other."""
     while factor is not None and factor.traits.is_move:
         factor = uses.maker(factor, 0)
     if factor is None or factor.name != "tt.broadcast" or len(types := types_of(factor)) < 2:
@@ -267,9 +253,6 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         advice += "every few iterations; smaller tiles end sooner"
         removed, time_share = evidence.saved_by(body, _AVOIDABLE)
         yield Waste(text, advice, removed, tuple(frozen), time_share, certainty=0.5)
-
-
-_AVOIDABLE = 0.9  # of the iterations, at most
 
 
 def _frozen(evidence: Evidence, loop: Operation) -> list[Operation]:
@@ -323,7 +306,6 @@ def searches(evidence: Evidence) -> Iterator[Waste]:
         text += "after the result is known"
         advice = "if no term is negative, stop once the running sum passes the value (a while loop, which is not "
         advice += "pipelined), or find the block by sums of blocks first, and search only there"
-        inside = [one for one in loop.walk() if one is not loop]
-        removed, time_share = evidence.saved_by(inside, _AVOIDABLE)
+        removed, time_share = evidence.saved_by([one for one in loop.walk() if one is not loop], _AVOIDABLE)
         removed |= dict.fromkeys((DRAM, L2, L2_TO_SM), _AVOIDABLE)
         yield Waste(text, advice, removed, tuple(compared), time_share, certainty=0.4)

@@ -7,14 +7,13 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, found, rule
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding, Results, found, rule
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.timeline.partitions import shared_scopes
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import CALL
 
 # With two warps, a difference does not show which of them waits for the other.
@@ -26,8 +25,6 @@ _MAX_RATIO = 100
 
 
 class _Apart(Struct, frozen=True):
-    """A minority of warps, ``few``, that take longer or shorter than the others, with both means."""
-
     few: NDArray[np.int64]
     many: NDArray[np.int64]
     few_ns: float
@@ -46,7 +43,10 @@ def imbalanced_warps(evidence: Evidence) -> Results:
     timeline, summary = evidence.timeline, evidence.summary
     if max(evidence.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
         return
-    if missing := _missing(timeline):
+    if all(info.kind == ScopeKind.INSTANT for info in timeline.table.scopes):
+        yield Unjudged("no scope was recorded", "add --at func --at loop")
+        return
+    if missing := missing_warps(timeline) if len(timeline.warps) < _MIN_WARPS else missing_records(timeline):
         yield missing
         return
     shared = shared_scopes(timeline.partitions)
@@ -60,20 +60,11 @@ def imbalanced_warps(evidence: Evidence) -> Results:
         if findings := [finding for finding in some if finding is not None]:
             yield max(findings, key=lambda finding: finding.share)
             return
-    if missing := missing_warps(timeline) or unpaired_records(timeline):
-        yield missing
-
-
-def _missing(timeline: Timeline) -> Unjudged | None:
-    if not any(scope.kind != ScopeKind.INSTANT for scope in timeline.table.scopes):
-        return Unjudged("no scope was recorded", "add --at func --at loop")
-    if len(timeline.warps) < _MIN_WARPS:
-        return missing_warps(timeline)
-    return missing_records(timeline)
+    if incomplete := missing_warps(timeline) or unpaired_records(timeline):
+        yield incomplete
 
 
 def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | None:
-    """Return the imbalance in a scope: some warps take longer; if it is a wait, they arrive last and take shorter."""
     apart = _few_above(scope.warps.ids, -scope.warps.totals_ns if waits else scope.warps_self_ns)
     if apart is None:
         return None
@@ -97,26 +88,22 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
     name, source = scope.distinct_name, scope.source or "its source line is unknown"
     do = f"{few} {_verb('do', apart.few)}"
     if waits:
-        text = (
-            f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
-            f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
-            f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
-        )
+        text = f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+        text += f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
+        text += f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
         look = f"record what comes before {name} ({source}) to see what {do} that the others do not"
     else:
         is_far = many_ns <= few_ns / _MAX_RATIO
         times = f"more than {_MAX_RATIO} x as long" if is_far else f"{ratio(few_ns / many_ns)} as long"
-        text = (
-            f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
-            f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
-        )
+        text = f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
+        text += f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
         look = f"look at what {do} in {name} that the others do not ({source})"
     advice = f"{look}, and spread it over all warps{_team(scope)}"
     if alone:
         text += f"; one warp runs {alone} for all"
         advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
-    figures: Figures = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist())), "slow_warps": len(apart.few)}
-    figures |= {"mean_ns": few_ns, "other_mean_ns": many_ns}
+    slow: dict[str, float | str] = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist()))}
+    figures = slow | {"slow_warps": len(apart.few), "mean_ns": few_ns, "other_mean_ns": many_ns}
     return found(evidence, share, text, advice, figures, scope=scope.index)
 
 
@@ -132,9 +119,10 @@ def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> s
     if evidence.executed is None:
         return None
     lines = None if waits else evidence.timeline.table.scopes[scope.index].lines
-    inside = [one for one in evidence.operations if lines is None or lines[0] <= one.line <= lines[1]]
     alone = ""
-    for one in inside:
+    for one in evidence.operations:
+        if lines is not None and not lines[0] <= one.line <= lines[1]:
+            continue
         access = one.access
         is_whole = access is None or access.is_whole or (one.times is not None and one.whole_times == one.times)
         if one.operation.traits.is_foreign or one.operation.name == CALL or not is_whole:

@@ -79,17 +79,13 @@ def few_warps(evidence: Evidence) -> Results:
     advice = "; or ".join(filter(None, (at_once, more_warps)))
     if not advice:
         return
-    by_law = f"; by Little's law, DRAM's bandwidth needs {size_text(round(needed))} in flight per SM" if needed else ""
-    yield found(
-        evidence,
-        share=share,
-        text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
-        f"average, and {_waits(evidence)}{by_law}",
-        advice=advice,
-        figures={"active_warps": active, "more_num_warps": more},
-        # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
-        likely=share / (3 if at_once or not _loads_in_loops(evidence) else 5),
-    )
+    text = f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
+    text += f"average, and {_waits(evidence)}"
+    if needed:
+        text += f"; by Little's law, DRAM's bandwidth needs {size_text(round(needed))} in flight per SM"
+    # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
+    likely = share / (3 if at_once or not _loads_in_loops(evidence) else 5)
+    yield found(evidence, share, text, advice, {"active_warps": active, "more_num_warps": more}, likely=likely)
 
 
 def _loads_in_loops(evidence: Evidence) -> bool:
@@ -97,11 +93,8 @@ def _loads_in_loops(evidence: Evidence) -> bool:
 
 
 def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: float, by_sharing: float) -> Results:
-    """Yield dots with too few warps for wgmma, or so few that a scheduler has nothing to issue while its warp waits.
-
-    A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
-    (NVIDIA's H100 white paper).
-    """
+    # A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
+    # (NVIDIA's H100 white paper), which has nothing to issue while its only warp waits.
     warps = evidence.kernel.num_warps
     if lacks_wgmma(evidence):
         more, likely = _WARPS_OF_GROUP, share / 2
@@ -126,7 +119,6 @@ def lacks_wgmma(evidence: Evidence) -> bool:
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:
-    """Return how many CTAs the SM with the most holds at once."""
     return min(-(-waves.ctas // waves.sms), evidence.room)
 
 
@@ -138,7 +130,6 @@ def _waits(evidence: Evidence) -> str:
 
 
 def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
-    """Return the advice to request more data at once; empty if a loop's iterations request enough."""
     loop = max(evidence.loops, key=_loaded_bytes, default=None)
     requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
     if loop is None or not 0 < requested < needed:
@@ -155,10 +146,7 @@ def _loaded_bytes(loop: Operation) -> int:
 
 
 def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str, int]:
-    """Return the advice for more warps on an SM, and the best ``num_warps``.
-
-    It is no smaller block or tile if each CTA ``needs_more`` data at once.
-    """
+    """Return advice and the best ``num_warps``; no smaller block or tile if each CTA ``needs_more`` data at once."""
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
     accessed = (one for one in evidence.module.walk() if one.traits.reads_global or one.traits.is_arithmetic)
@@ -169,8 +157,8 @@ def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str
     while 2 * more <= most:
         more *= 2
     if more > warps:
-        share = f"{elements // (THREADS_PER_WARP * warps)} elements a thread"
-        return f"raise num_warps from {warps} to {more}: the largest tensor has {share} now", more
+        each = elements // (THREADS_PER_WARP * warps)
+        return f"raise num_warps from {warps} to {more}: the largest tensor has {each} elements a thread now", more
     if waves.ctas < waves.sms * room:
         # With smaller blocks, loops would wait as often: on an H100, twice the CTAs of half the size took 2 and 11 %
         # longer, and 16 times the CTAs of a 16th of the rows won 10 %.
@@ -235,14 +223,9 @@ def small_ctas(evidence: Evidence) -> Results:
     if share < _MIN_SHARE or part >= _MAX_BUSY:
         return
     size = f" and moves {size_text(round(moved))}" if moved else ""
-    yield found(
-        evidence,
-        share=share,
-        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its "
-        f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
-        # On an H100, a loop over blocks of the same size took 23 to 35 % longer where larger blocks won 56 to 60 %.
-        advice="give each CTA more work: larger blocks (4 to 16 times as many elements), of several rows if rows are "
-        "short; a loop over small blocks would wait for each of them",
-        figures={"cta_ns": cta_ns, "bytes_per_cta": moved},
-        likely=0.7 * share,
-    )
+    text = f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its start, the "
+    text += f"latency of its first loads, and its end ({unit} at {percent(part)} of peak)"
+    # On an H100, a loop over blocks of the same size took 23 to 35 % longer where larger blocks won 56 to 60 %.
+    advice = "give each CTA more work: larger blocks (4 to 16 times as many elements), of several rows if rows are "
+    advice += "short; a loop over small blocks would wait for each of them"
+    yield found(evidence, share, text, advice, {"cta_ns": cta_ns, "bytes_per_cta": moved}, likely=0.7 * share)

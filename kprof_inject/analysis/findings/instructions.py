@@ -46,14 +46,10 @@ def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
     issued = max((evidence.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)), default=1.0)
     is_issuing = issued >= POSSIBLE or evidence.busiest[1] < POSSIBLE
     text = f"{percent(share)} of the instructions only compute addresses and masks, {what}"
-    yield Waste(
-        text,
-        advice,
-        removed=evidence.unit_shares_of(operations, 1 - _NEEDED),
-        operations=tuple(sorted(divisions or worst, key=lambda one: one.start)),
-        time_share=evidence.execution_share_of(operations) * (1 - _NEEDED) if is_issuing else 0.0,
-        certainty=0.6,
-    )
+    removed = evidence.unit_shares_of(operations, 1 - _NEEDED)
+    time_share = evidence.execution_share_of(operations) * (1 - _NEEDED) if is_issuing else 0.0
+    shown = tuple(sorted(divisions or worst, key=lambda one: one.start))
+    yield Waste(text, advice, removed, shown, time_share, certainty=0.6)
 
 
 _DIVISION = (
@@ -89,16 +85,12 @@ def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
         text += f"has {counted(elements, 'element')} ({evidence.places_of(work)}: {percent(share)} of the instructions)"
         advice = f"work on a block of elements at a time in place of {more} (a vector that is loaded, compared or "
         advice += f"reduced at once){fewer}"
-        removed = evidence.unit_shares_of(work, repeated)
-        yield Waste(
-            text, advice, removed, tuple(work), time_share=evidence.time_share_of([loop]) * repeated, certainty=0.7
-        )
+        removed, time_share = evidence.unit_shares_of(work, repeated), evidence.time_share_of([loop]) * repeated
+        yield Waste(text, advice, removed, tuple(work), time_share, certainty=0.7)
 
 
 _MIN_REPEATED = 0.5
 _SCALAR = PrintedType("", (), "i32")
-
-
 _LOCAL_ACCESSES = frozenset(("LDL", "STL"))
 _MIN_SPILLED = 0.1  # of the warps' time
 
@@ -119,11 +111,7 @@ def spills(evidence: Evidence) -> Iterator[Waste]:
     waste = evidence.dram_waste  # what does not fit into the L2
     text = f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
     text += f"{percent(share)} of the warps' time"
-    yield Waste(
-        text,
-        "use fewer registers per thread: more warps (num_warps), or smaller tiles"
-        + (", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""),
-        removed={**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste},
-        time_share=share,
-        figures={"time_share": share},
-    )
+    advice = "use fewer registers per thread: more warps (num_warps), or smaller tiles"
+    advice += ", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""
+    removed = {**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste}
+    yield Waste(text, advice, removed, time_share=share, figures={"time_share": share})

@@ -9,7 +9,6 @@ import numpy as np
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import (
     MIN_SHARE,
-    Figures,
     Finding,
     Results,
     all_ctas,
@@ -47,7 +46,7 @@ def low_fill(evidence: Evidence) -> Results:
     text = f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
     text += f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle"
     advice = f"launch more CTAs: smaller tiles, {split}, or several problems in one launch"
-    figures: Figures = {"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms}
+    figures = {"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms}
     share, likely = (min(part, 1 - evidence.launching) for part in (most, idle_share))
     yield found(evidence, share, text, advice, figures, likely=likely)
 
@@ -74,7 +73,7 @@ def between_ctas(evidence: Evidence) -> Results:
         share = max(idle.gaps_won_share, evidence.max_gain() if evidence.parts else 0.0)
         advice = "make room for more CTAs on an SM, which work in the gaps: smaller blocks with fewer warps, fewer "
         advice += f"registers, less shared memory; or launch {fewer}"
-    figures: Figures = {"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share}
+    figures = {"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share}
     yield found(evidence, share, text, advice, figures, likely=idle.gaps_won_share)
 
 
@@ -94,7 +93,7 @@ def tail(evidence: Evidence) -> Results:
         even = f"the {waves.sms} SMs"
     text = f"{what}; spread evenly, the same work would take {percent(ending.count_share)} less time"
     advice = f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K"
-    figures: Figures = {"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms}
+    figures = {"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms}
     yield found(evidence, ending.count_share, text, advice, figures)
 
 
@@ -125,10 +124,8 @@ def uneven_ctas(evidence: Evidence) -> Results:
         advice = "do not launch CTAs without work; start the others first, or split them"
         share = max(ending.uneven_share, by_order)
     else:
-        what = (
-            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
-            f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
-        )
+        what = f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
+        what += f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         share, advice = _order_or_split(ending, gains)
         if alone := _by_last_cta(evidence):
             share, gains = ending.uneven_share, {}
@@ -137,27 +134,14 @@ def uneven_ctas(evidence: Evidence) -> Results:
     cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
     if not idles:
         cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
-    yield found(
-        evidence,
-        share=share,
-        # CTAs that shared their SM with fewer others at the end take longer if they begin first.
-        likely=min(share, max(ending.uneven_share, share / min(summary.waves.slots_per_sm if summary.waves else 1, 2))),
-        text=f"CTAs are uneven: {what}, and {cost}",
-        advice=advice,
-        figures={
-            "last_cta": ending.last_cta,
-            "last_cta_ns": ending.last_cta_ns,
-            "median_cta_ns": ending.cta_ns,
-            **gains,
-        },
-    )
+    # CTAs that shared their SM with fewer others at the end take longer if they begin first.
+    likely = min(share, max(ending.uneven_share, share / min(summary.waves.slots_per_sm if summary.waves else 1, 2)))
+    figures = {"last_cta": ending.last_cta, "last_cta_ns": ending.last_cta_ns, "median_cta_ns": ending.cta_ns, **gains}
+    yield found(evidence, share, f"CTAs are uneven: {what}, and {cost}", advice, figures, likely=likely)
 
 
 def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
-    """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
-
-    A gain is negative if the launch would be longer. Orders of columns need a grid of two dimensions.
-    """
+    """Return the part by which a launch would be shorter, or longer, if its CTAs began in other orders, by name."""
     ctas, duration_ns = timeline.all_ctas, launch_duration_ns(timeline)
     columns, rows, _ = timeline.launch.grid
     ids = ctas["cta"].astype(np.int64)  # along x first, then y, then z
@@ -168,7 +152,6 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     return {name: 1 - queued_ns(ctas[order], slots_per_sm) / duration_ns for name, order in orders.items()}
 
 
-# What an order does, for those who launch the kernel.
 _WAYS = {
     REVERSED: "those with the largest program ids (count down)",
     COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
@@ -177,6 +160,7 @@ _WAYS = {
 }
 # An order that wins a smaller part of what the longest first would win is not worth naming.
 _MIN_OF_LONGEST_FIRST = 0.7
+_MAX_CHAIN = 16
 
 
 def _by_last_cta(evidence: Evidence) -> str:
@@ -194,11 +178,7 @@ def _by_last_cta(evidence: Evidence) -> str:
     return ""
 
 
-_MAX_CHAIN = 16
-
-
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
-    """Return the gain and the advice for uneven CTAs: another order, if one has such ``gains``, or shorter ones."""
     cta = f"CTA {ending.last_cta}"
     if ending.longest_first_share < MIN_SHARE:
         split = f"split the work of {cta}, which takes most of the launch whenever it begins"
@@ -224,15 +204,11 @@ def short_launch(evidence: Evidence) -> Results:
     share = empty_ns / launch_ns
     if not _MIN_LAUNCHING <= share < 1:
         return
-    yield found(
-        evidence,
-        share=share,
-        text=f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
-        f"({percent(share)})",
-        advice="fuse it with the kernel before or after it, or do the work of several launches in one",
-        figures={"launch_ns": launch_ns, "empty_ns": empty_ns},
-        likely=share / 2,  # the kernel that does the work takes longer
-    )
+    text = f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
+    text += f"({percent(share)})"
+    advice = "fuse it with the kernel before or after it, or do the work of several launches in one"
+    figures, likely = {"launch_ns": launch_ns, "empty_ns": empty_ns}, share / 2  # the remaining kernel takes longer
+    yield found(evidence, share, text, advice, figures, likely=likely)
 
 
 # The clock rate follows the load; any busy device runs up to 10 % below nominal.
@@ -255,5 +231,5 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     text = f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
     text += f"their nominal clock: {why}"
     advice = "compare variants by cycles, not by time; check the power limit, or move fewer bytes, which saves power"
-    figures: Figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
+    figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
     yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")

@@ -102,10 +102,8 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     if is_near and all(one.first is one.moved for one in again):
         advice, certainty = _OF_ITERATIONS, 0.7
     if bypassing:
-        where, certainty = evidence.places_of(bypassing), 1.0
-        advice = (
-            f"drop the cache modifier at {where}, which bypasses the L1, unless other CTAs write the data; or {advice}"
-        )
+        where, certainty = f"drop the cache modifier at {evidence.places_of(bypassing)}", 1.0
+        advice = f"{where}, which bypasses the L1, unless other CTAs write the data; or {advice}"
     elif all(_is_of_tiles(evidence, one) for one in again):
         certainty = _OF_TILES
     yield Waste(text, advice, removed, operations, certainty=certainty)
@@ -116,7 +114,6 @@ _OF_TILES = 0.3
 
 
 def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
-    """Return True if one source line reloads a dot's operand, as a loop over tiles does."""
     load, first = again.moved.operation, again.first.operation
     is_of_dot = load.traits.starts_async or (load.loop and any(one.traits.is_dot for one in load.loop.walk()))
     return bool(is_of_dot) and evidence.place_of(load) == evidence.place_of(first)
@@ -162,27 +159,25 @@ def _removed(evidence: Evidence, again: Sequence[_Again], share: float) -> Mappi
 
 
 def _fits_l1(evidence: Evidence, loads: Sequence[Moved]) -> bool:
-    """Return True if an SM's L1 has room for what its CTAs load."""
     rates, waves = rates_of(evidence.kernel.target), evidence.summary.waves
     if rates is None or waves is None or any(one.operation.traits.starts_async for one in loads):
         return False
     resident = min(evidence.room or 1, -(-waves.ctas // waves.sms))
-    each = _each_bytes(evidence, loads) + (evidence.kernel.clean.shared_bytes or 0)
+    each = each_bytes(evidence, loads) + (evidence.kernel.clean.shared_bytes or 0)
     return resident * each <= rates.l1_bytes
 
 
-def _each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
+def each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
     """Return the bytes that a CTA loads, each once."""
     return union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas)
 
 
 def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
-    """Return the bytes that a unit moves and the bytes that suffice: *DRAM reads 1.1 GB where 0.55 GB suffice*."""
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if unit == DRAM and dram is not None and measured is not None:
         read = measured.metric(counters.DRAM_READ_BYTES)
         return f"DRAM reads {size_text(round(read))} where {size_text(dram.read_bytes)} suffice"
-    need = _each_bytes(evidence, loads) * evidence.summary.ctas
+    need = each_bytes(evidence, loads) * evidence.summary.ctas
     use = need * sum(one.requested_bytes for one in loads) / max(union(one.touched for one in loads).size_bytes, 1)
     whose = "the L1s deliver" if unit == SHARED else "the L2 delivers"
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
@@ -201,8 +196,7 @@ _OF_NEIGHBOURS = (
 
 
 def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
-    """Return the advice to load once: keep a small row in registers, or do in one loop what several do."""
-    each = round(_each_bytes(evidence, loads))
+    each = round(each_bytes(evidence, loads))
     if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
         return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
     return f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
@@ -256,11 +250,8 @@ def past_l1(evidence: Evidence) -> Iterator[Waste]:
     advice = f"drop the cache modifier at {evidence.places_of(gathers)} if elements repeat and no CTA writes them"
     removed = {L2: 1.0, L2_TO_SM: 1.0}
     # Other accesses queue after these: on an H200, 66 % of the warps' time cost 98 % of the launch's.
-    gain = min(_WAIT_BEHIND * evidence.time_share_of(gathers), 1 - evidence.necessary(removed))
+    gain = min(2 * evidence.time_share_of(gathers), 1 - evidence.necessary(removed))
     yield Waste(text, advice, removed, tuple(gathers), certainty=0.3, gain=gain)
-
-
-_WAIT_BEHIND = 2.0
 
 
 def _bypasses_l1(load: Operation) -> bool:

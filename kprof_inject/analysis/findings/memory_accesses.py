@@ -41,6 +41,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
     known = [one for one in evidence.requests if one.is_uncoalesced]
     counted = {one.line: one for one in evidence.operations}
+    # Of a vector, all sectors are used: each thread accesses more adjacent bytes than an instruction can.
     apart = [one for one in known if one.line not in counted or not _is_vector(evidence, counted[one.line])]
     sectors, wavefronts = _wasted(evidence, apart)
     if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
@@ -50,30 +51,25 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
         distance, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
         text = f"uncoalesced access: {worst.text}{distance}"
         removed = {SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0}
-        yield Waste(
-            text,
-            advice,
-            removed,
-            operations,
-            figures={"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors},
-            around=access.operation if access else None,
-        )
-    unknown = [one for one in evidence.operations if one.access and one.access.address is None]
-    scattered = [one for one in unknown if one.access and one.access.form.by_registers and prod(one.access.shape) > 1]
+        figures = {"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors}
+        around = access.operation if access else None
+        yield Waste(text, advice, removed, operations, figures=figures, around=around)
+    accesses = [(one.operation, one.access) for one in evidence.operations if one.access]
+    unknown = [pair for pair in accesses if pair[1].address is None and pair[1].form.by_registers]
+    scattered = tuple(operation for operation, access in unknown if prod(access.shape) > 1)
     if not known and scattered and evidence.measured and (text := evidence.measured.uncoalesced_text):
-        yield Waste(
-            text=f"uncoalesced access: {text}",
-            advice="let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "
-            "each index, or an array for each field instead of one of structures",
-            removed={SHARED: 0.5, L2: 0.5, DRAM: 0.5},
-            operations=tuple(one.operation for one in scattered),
-            certainty=1 / 6,  # few programs can choose their indices
-        )
+        advice = "let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "
+        advice += "each index, or an array for each field instead of one of structures"
+        removed = {SHARED: 0.5, L2: 0.5, DRAM: 0.5}
+        # Few programs can choose their indices.
+        yield Waste(f"uncoalesced access: {text}", advice, removed, scattered, certainty=1 / 6)
 
 
 _WIDEST_BYTES = MAX_ACCESS_BITS // 8
 # With DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses.
 _STREAMING = 0.7
+_MAX_NAMES = 4
+_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
 
 
 @row
@@ -124,12 +120,8 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, (*narrow, *conversions), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
-_MAX_NAMES = 4
-_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
-
-
 def _unspecialized(evidence: Evidence) -> list[str]:
-    """Return the integer arguments that are multiples of 16 without the compiler's knowledge."""
+    # Integer arguments that are multiples of 16 without the compiler's knowledge.
     function = entry_function(evidence.module)
     if function is None:
         return []
@@ -176,7 +168,6 @@ def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float
 
 
 def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
-    """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
     if one.access is None:
         return False
     along = _lanes_run_along(evidence, one.operation, one.access)
@@ -184,7 +175,6 @@ def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
 
 
 def _lanes_run_along(evidence: Evidence, operation: Operation, access: Access) -> int | None:
-    """Return the dimension of the tile along which neighbouring threads access it."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
     along = lanes_dimension(tensor, evidence.module.aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]
@@ -198,7 +188,6 @@ _OTHER_SHAPE = (
 
 
 def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
-    """Return how far apart neighbouring threads access memory, and what to change."""
     access = one.access
     if access is None:
         return "", _OTHER_SHAPE
@@ -254,13 +243,8 @@ def _differences(access: Access, dim: int) -> Iterator[NDArray[np.int64]]:
 
 @row
 def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
-    """Yield accesses to shared memory with bank conflicts.
-
-    The cycles are a lower bound, from the layouts; an SM has one shared memory.
-    """
-    if not evidence.sm_cycles:
-        return
-    for one in evidence.operations:
+    """Yield accesses to shared memory with bank conflicts."""
+    for one in evidence.operations if evidence.sm_cycles else ():
         each = conflict_cycles(one.operation, evidence.module.aliases)
         share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
         if share < MIN_SHARE:
@@ -274,14 +258,8 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
         text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
         text += f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
         text += "warp access the same bank, or less than its 4 bytes"
-        yield Waste(
-            text,
-            advice,
-            {SHARED: removed},
-            (one.operation,),
-            time_share=share,
-            figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
-        )
+        figures = {"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0}
+        yield Waste(text, advice, {SHARED: removed}, (one.operation,), time_share=share, figures=figures)
 
 
 # Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
@@ -291,8 +269,6 @@ _TRANSPOSED = (
     "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
 )
 _OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
-
-
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 

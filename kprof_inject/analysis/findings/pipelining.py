@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Figures, Results, found, rule
+from kprof_inject.analysis.findings.finding import Results, found, rule
 from kprof_inject.analysis.limits.rates import SHARED
 from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.analysis.limits.stalls import FOR_MEMORY
@@ -57,9 +57,8 @@ def _not_pipelined(evidence: Evidence, loop: Operation, roof: Roof, pipeline: Co
     loads = [
         (one, one.access)
         for one in inside
-        if one.access and one.access.form.reads and one.access.form.by_registers
+        if one.access and one.access.form.reads and one.access.form.by_registers and one.line not in narrow
         if one.access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
-        if one.line not in narrow
     ]
     if not loads and (pipeline is None or pipeline.depth):
         return
@@ -73,7 +72,7 @@ def _not_pipelined(evidence: Evidence, loop: Operation, roof: Roof, pipeline: Co
         share = min(share, evidence.max_gain_of_waits(operations, loop))
     if roof.part > _AT_ROOF or share < _MIN_SHARE:
         return
-    name, part, figures = evidence.name_of(roof), percent(roof.part), Figures()
+    name, part = evidence.name_of(roof), percent(roof.part)
     if loads:
         moved = sum(access.whole_bytes for _, access in loads)
         text = f"{name} is not pipelined: it loads {size_text(moved)} in the iteration that uses them (TTGIR "
@@ -81,12 +80,12 @@ def _not_pipelined(evidence: Evidence, loop: Operation, roof: Roof, pipeline: Co
         text += f"would relieve shared memory, and the next unit ({roof.unit}) is at {part} of peak"
         way = _how_to_pipeline(evidence, loop, operations)
         advice = f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies"
-        figures = {"bytes": moved, "loads": len(loads)}
+        figures = {"bytes": moved, "loads": len(loads), "part": roof.part}
     else:
         text = f"{name} waits in each iteration for the copies that it just issued: its busiest unit ({roof.unit}) "
         text += f"is at {part} of peak"
         advice = "issue the next iteration's loads before the wait, and keep one group in flight: set num_stages to 3"
-    figures["part"] = roof.part
+        figures = {"part": roof.part}
     yield found(evidence, share, text, advice, figures, at=operations or [loop], around=loop, name="not-pipelined")
 
 
@@ -95,9 +94,8 @@ def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operat
     if inner is not None:  # seen with a lock: on an H100, without its loop Triton made the copies, which won 3 %
         return f"take {evidence.words_of(inner)} out of it, as Triton pipelines innermost loops alone"
     if any(is_for_a_branch(loop, load) for load in loads[:_MAX_LOADS]):
-        return (
-            "take the dot that uses the loads out of its branch (with a mask instead), as a branch's are not pipelined"
-        )
+        how = "take the dot that uses the loads out of its branch (with a mask instead)"
+        return f"{how}, as a branch's are not pipelined"
     stages = evidence.kernel.metadata.get("num_stages")
     if not isinstance(stages, int):
         return f"set num_stages to 3 or more, and {_POINTERS}"
@@ -127,33 +125,19 @@ def _too_few_stages(evidence: Evidence, roof: Roof, pipeline: CopyPipeline) -> R
         advice = "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
         advice += f"shared memory has no room for another stage of {size_text(copies.stage_bytes)}"
     # Other warps wait at the barrier that follows.
-    at_barriers = 0.0
-    if evidence.stalls is not None:
-        at_barriers = evidence.stalls.share_of_barriers(evidence.lines_of([pipeline.loop]))
+    stalls = evidence.stalls
+    at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])) if stalls else 0.0
+    share_with_barriers = min(share + at_barriers, evidence.max_gain())
     text = f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
     text += f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
     text += "little"
-    figures: Figures = {
-        "waiting": waited,
-        "depth": pipeline.depth,
-        "more_stages": more,
-        "bytes_in_flight_per_sm": copies.bytes_per_sm(),
-        "stage_bytes": copies.stage_bytes,
-    }
-    yield found(
-        evidence,
-        min(share + at_barriers, evidence.max_gain()),
-        text,
-        advice,
-        figures,
-        likely=share,
-        scope=roof.index,
-        name="too-few-stages",
-    )
+    figures = {"waiting": waited, "depth": pipeline.depth, "more_stages": more}
+    figures |= {"bytes_in_flight_per_sm": copies.bytes_per_sm(), "stage_bytes": copies.stage_bytes}
+    found_at, name = roof.index, "too-few-stages"
+    yield found(evidence, share_with_barriers, text, advice, figures, likely=share, scope=found_at, name=name)
 
 
 def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
-    """Return the part of a loop's time that its warps wait for copies."""
     scope_map = evidence.ran.scope_map
     waits = [group.wait for group in pipeline.awaited]
     waits_ns, loops_ns = (

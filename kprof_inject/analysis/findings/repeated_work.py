@@ -43,7 +43,10 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
         stored = union(one.touched for one in stores if loop in one.operation.ancestors())
         seen.update(one.operation for one in loads if common_bytes(one.touched, stored))  # each may load other values
         repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
-        divided = [one for one in _divisions_by_invariants(module, loop) if one not in seen]
+        varying = varying_names(module, loop)
+        divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
+        divisions = [(one, names) for one, names in divisions if len(names) == 2 and one not in seen]
+        divided = [one for one, names in divisions if names[0] in varying and names[1] not in varying]
         seen.update(repeated, divided)
         if repeated or divided:
             yield _invariant(evidence, loop, repeated, divided)
@@ -56,17 +59,11 @@ def _is_costly(one: Operation) -> bool:
     return is_slow and is_tensor(one)
 
 
-def _divisions_by_invariants(module: Module, loop: Operation) -> list[Operation]:
-    varying = varying_names(module, loop)
-    divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
-    return [one for one, names in divisions if len(names) == 2 and names[0] in varying and names[1] not in varying]
-
-
 def _invariant(
     evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation]
 ) -> Waste:
-    removed = [*repeated, *divided]
-    share = time = evidence.execution_share_of(removed)
+    work = [*repeated, *divided]
+    share = time = evidence.execution_share_of(work)
     if any(one.name == _REDUCTION for one in repeated):
         time = _saved_without_barriers(evidence, loop, share)
     advice = []
@@ -77,23 +74,14 @@ def _invariant(
     if divided:
         where = evidence.places_of(divided)
         advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
-    text = f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
-    text += f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time"
-    return Waste(
-        text,
-        "; ".join(advice),
-        evidence.without(removed),
-        tuple(removed),
-        time_share=time,
-        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
-    )
+    text = f"{evidence.name_around(work[0])} does in each iteration what does not depend on it: "
+    text += f"{evidence.names_of(work)} take{'s' if len(work) == 1 else ''} {percent(share)} of the warps' time"
+    figures = {"operations": len(repeated), "divisions": len(divided), "time_share": share}
+    return Waste(text, "; ".join(advice), evidence.without(work), tuple(work), time, figures=figures)
 
 
 def _saved_without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:
-    """Return the share of the warps' time saved without a loop's reductions: their ``share``, and waits for loads.
-
-    Without their barriers, iterations overlap, and the loads of several are in flight together.
-    """
+    # Without the barriers of reductions, iterations overlap, and the loads of several are in flight together.
     loads = [one for one in body_of(loop) if one.traits.reads_global]
     waits = evidence.stalls.share_of_waits(evidence.lines_of(loads)) if evidence.stalls else 0.0
     return min(share + _MAX_OVERLAP * waits, 1.0)
@@ -123,15 +111,8 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
         text = f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
         text += f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time"
         removed = {unit: saved * part for unit, part in evidence.without(sums).items()}
-        yield Waste(
-            text,
-            advice,
-            removed,
-            tuple(sums),
-            time_share=_saved_without_barriers(evidence, loop, share * saved),
-            certainty=0.7,
-            figures={"reductions": len(sums)},
-        )
+        time, figures = _saved_without_barriers(evidence, loop, share * saved), {"reductions": len(sums)}
+        yield Waste(text, advice, removed, tuple(sums), time, certainty=0.7, figures=figures)
 
 
 _EXTREMES = frozenset(
@@ -140,7 +121,6 @@ _EXTREMES = frozenset(
 
 
 def _has_running_extreme(module: Module, loop: Operation) -> bool:
-    """Return True if a loop combines an extreme of each block with those before, and leaves only such values."""
     if any(one.traits.is_dot or one.traits.writes_global for one in loop.walk()):
         return False  # what an iteration needs of its own block is no running value
     body, carried = body_of(loop), set(loop_arguments(module, loop)[1:])
@@ -183,15 +163,8 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
             who = f"each of {evidence.summary.ctas} CTAs computes the same"
             advice = "compute it once, before the launch or in a small kernel of its own, and load the result: a table"
         text = f"{who}: {what}, with what these need, take {percent(share)} of the warps' time"
-        removed = evidence.without(same)
-        yield Waste(
-            text,
-            advice,
-            removed,
-            tuple(costly),
-            time_share=share,
-            figures={"operations": len(same), "time_share": share},
-        )
+        figures = {"operations": len(same), "time_share": share}
+        yield Waste(text, advice, evidence.without(same), tuple(costly), share, figures=figures)
 
 
 @row
@@ -202,7 +175,7 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         body, changed = body_of(loop), dict[Operation, None]()
         for dot, place in ((one, place) for one in body if one.traits.is_dot for place in (0, 1)):
             made = uses.origin(dot, place)
-            if made is None or _is_loaded(made) or not _is_stored(dot, place):
+            if made is None or _is_loaded(made) or not _is_in_shared_memory(dot, place):
                 continue
             if any(map(_is_loaded, _chain(uses, made, body))):
                 changed[made] = None
@@ -221,10 +194,8 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         text = f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
         text += f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the "
         text += "warps' time"
-        removed = evidence.without(moved)
-        yield Waste(
-            text, advice, removed, tuple(changed), time_share=share, certainty=0.9 if factors else 0.4, around=loop
-        )
+        removed, certainty = evidence.without(moved), 0.9 if factors else 0.4
+        yield Waste(text, advice, removed, tuple(changed), share, certainty=certainty, around=loop)
 
 
 @row
@@ -280,6 +251,9 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
 _SUMS = ("arith.addf", "arith.addi", "math.fma")
 _PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
 _REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
+_LINEAR = frozenset(
+    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
+)
 
 
 def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
@@ -295,29 +269,19 @@ def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[O
             pending += [maker for maker in makers if maker is not None]
 
 
-_LINEAR = frozenset(
-    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
-)
-
-
 def _is_loaded(one: Operation) -> bool:
-    return one.traits.reads_global or one.name in (READ, "ttg.local_alloc")
+    return one.traits.reads_global or one.name in (READ, _BUFFER)
 
 
 @if_misfit(False)
-def _is_stored(dot: Operation, place: int) -> bool:
-    """Return True if the tensor cores take an operand of a dot from shared memory."""
+def _is_in_shared_memory(dot: Operation, place: int) -> bool:
     return factors_of(dot)[place].kind == "memdesc"
 
 
 def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
-    """Return True if an operation is a product with a factor that does not depend on the iteration."""
-    if product.name != _PRODUCT:
-        return False
-    made = [uses.origin(product, place) for place in (0, 1)]
-    names = operand_names(product)
-    return any(
+    for place, name in enumerate(operand_names(product)[:2] if product.name == _PRODUCT else ()):
+        made = uses.origin(product, place)
         # A shared-memory buffer is invariant, but its contents are not.
-        name not in varying or (one is not None and one.name != _BUFFER and varying.isdisjoint(result_names(one)))
-        for name, one in zip(names, made, strict=False)
-    )
+        if name not in varying or (made and made.name != _BUFFER and varying.isdisjoint(result_names(made))):
+            return True
+    return False

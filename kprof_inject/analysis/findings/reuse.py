@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_of_a_byte
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.in_flight import lacks_wgmma
-from kprof_inject.analysis.findings.loaded_again import moved_by
+from kprof_inject.analysis.findings.loaded_again import each_bytes, moved_by
 from kprof_inject.analysis.findings.memory_accesses import step_along
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
@@ -24,6 +24,9 @@ _MAX_TILE = 256 * 128
 _MIN_ABOVE_DRAM = 1.2
 # Twice the tile halves the loads of an operand only if two CTAs load the same.
 _MIN_LOADS = 2
+_TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
+_MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
+_HALF = 0.48
 
 
 @row
@@ -52,23 +55,15 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
 
 
 def _limiting_l2(evidence: Evidence) -> float:
-    """Return the L2's utilization if it limits the launch, and DRAM does less; else 0."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     return busy if busy >= max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) else 0.0
 
 
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
-    loads = list[float]()
-    for one in evidence.operations:
-        access = one.access
-        if access is None or not access.form.reads or len(access.shape) != 2 or set(access.shape) != shape:
-            continue
-        touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
-        if touched is None or not touched.size_bytes or requested_bytes is None:
-            return True  # it may be the operand that CTAs share
-        loads.append(requested_bytes / touched.size_bytes)
-    return not loads or max(loads) >= _MIN_LOADS
+    reads = [(one.access, one.times) for one in evidence.operations if one.access and one.access.form.reads]
+    of_tiles = [pair for pair in reads if len(pair[0].shape) == 2 and set(pair[0].shape) == shape]
+    return not of_tiles or any(accesses_of_a_byte(*pair) >= _MIN_LOADS for pair in of_tiles)
 
 
 @row
@@ -83,7 +78,7 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     known = [one for one in touched if one is not None]
     if not loads or len(known) < len(touched):
         return
-    of_ctas = union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas) * evidence.summary.ctas
+    of_ctas = each_bytes(evidence, loads) * evidence.summary.ctas
     needed = union(known).size_bytes
     saved = 1 - needed / max(of_ctas, 1)
     if saved < _MIN_SHARED_PART:
@@ -131,16 +126,15 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     extra, has_passes = read - dram.read_bytes, _reads_its_own_again(evidence, dram.read_bytes)
     kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra)) if has_passes else extra
     kept /= evidence.dram_moved
+    text = f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the {size_text(dram.read_bytes)} "
+    text += f"that the launch needs (L2 hit rate {percent(hits)})"
+    removed = dict.fromkeys((DRAM, L2), kept)  # the L2 is busy with what it gets from DRAM, too
+    if has_passes:  # writes and other CTAs also take room in the L2
+        yield Waste(text, _OTHER_PASS, removed, time_share=0.0, certainty=0.3, figures={"ratio": again})
+        return
     loads = (one.operation for one in evidence.operations if one.access and one.access.form.reads)
-    yield Waste(
-        text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
-        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
-        advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
-        removed=dict.fromkeys((DRAM, L2), kept),  # the L2 is busy with what it gets from DRAM, too
-        time_share=0.0 if has_passes else evidence.time_share_of(loads) * kept,
-        certainty=0.3 if has_passes else 0.7,  # writes and other CTAs also take room in the L2
-        figures={"ratio": again},
-    )
+    time_share = evidence.time_share_of(loads) * kept
+    yield Waste(text, _OTHER_ORDER, removed, time_share=time_share, certainty=0.7, figures={"ratio": again})
 
 
 @row
@@ -171,16 +165,11 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         return
 
 
-_TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
-_MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
-_HALF = 0.48
-
 # A smaller part of DRAM's reads is noise, or what CTAs of one wave read at the same time.
 _MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
 
 
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:
-    """Yield data that CTAs share, and that streamed data pushes out of the L2."""
     shared, streamed, shared_bytes = list[Operation](), list[Operation](), 0
     for one in evidence.operations:
         access, touched = one.access, one.access.touched() if one.access else None

@@ -53,7 +53,7 @@ RULES = tuple(one for module in _MODULES for one in vars(module).values() if isi
 
 
 class Outcome(Enum):
-    """Conclusion of a rule."""
+    """Conclusion of a rule for a launch."""
 
     FOUND = "found"
     NOT_FOUND = "not found"

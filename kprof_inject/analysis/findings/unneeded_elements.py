@@ -12,7 +12,6 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import Evidence, elements_of
 from kprof_inject.analysis.findings.finding import Waste, row
@@ -32,6 +31,8 @@ from kprof_inject.ttgir.types import types_of
 
 _SECTOR_BYTES = 32
 _MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
+# Parts that a condition on loaded data may hide, of the elements and of the iterations.
+_POSSIBLY_HIDDEN, _POSSIBLY_MASKED = 0.9, 0.9
 _MAX_CHAIN = 32
 _SELECT, _STORE = "arith.select", "tt.store"
 # Constants that are added to what a softmax keeps, and to what it hides: -inf, or a number such as -1.0e+06.
@@ -149,17 +150,22 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
         advice += "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles"
         yield Waste(text, advice, removed=_of_loads(evidence, list(unneeded), share), operations=tuple(unneeded))
     for select, loads in chosen.items():
-        share = sum(loaded[one] for one in loads) / whole
-        if len(loads) < 2:
-            if _hides_rows(evidence.uses, select):
-                yield _hidden_waste(evidence, select, loads, share)
+        share, certainty = sum(loaded[one] for one in loads) / whole, 0.75
+        if len(loads) > 1:
+            share *= 0.5
+            text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
+            text += f"uses one: {evidence.names_of(loads)}"
+            advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
+            advice += "load the condition as its mask, which skips whole sectors that are not used"
+        elif _hides_rows(evidence.uses, select):
+            share, certainty = _POSSIBLY_HIDDEN * share, 0.25
+            text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many "
+            text += "by a condition on loaded data, such as a length"
+            advice = f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or "
+            advice += "end a loop at the limit"
+        else:
             continue
-        share *= 0.5
-        text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
-        text += f"uses one: {evidence.names_of(loads)}"
-        advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
-        advice += "load the condition as its mask, which skips whole sectors that are not used"
-        yield Waste(text, advice, removed=_of_loads(evidence, loads, share), operations=tuple(loads), certainty=0.75)
+        yield Waste(text, advice, _of_loads(evidence, loads, share), tuple(loads), certainty=certainty)
 
 
 @row
@@ -206,7 +212,7 @@ _FEW_OF_SORT = (
 
 
 def _hides_rows(uses: Uses, select: Operation) -> bool:
-    """Return True if a select replaces elements by a constant, and no data of each element decides which."""
+    # It replaces elements by a constant, and no data of each element decides which.
     if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
         return False
     sources = uses.sources(select, 0, lambda made: made.traits.is_arithmetic or made.traits.is_move)
@@ -214,17 +220,6 @@ def _hides_rows(uses: Uses, select: Operation) -> bool:
         made.traits.is_random or (made.traits.reads_memory and elements_of(made) >= elements_of(select))
         for made in sources
     )
-
-
-_POSSIBLY_HIDDEN = 0.9  # of the elements
-
-
-def _hidden_waste(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
-    text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many by a "
-    text += "condition on loaded data, such as a length"
-    advice = f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or end a loop "
-    advice += "at the limit"
-    return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=0.25)
 
 
 def _sectors(touched: Ranges) -> int:
@@ -235,13 +230,9 @@ def _sectors(touched: Ranges) -> int:
 def _of_loads(evidence: Evidence, loads: list[Operation], share: float) -> Mapping[str, float]:
     """Return the part of each unit's work that is not needed, if loads need ``share`` less of all bytes loaded."""
     dram = evidence.speed_of_light.dram
-    reads = dram.read_bytes / max(dram.once_bytes, 1) if dram else 1.0
-    return {
-        DRAM: share * reads,
-        L2: share * reads,
-        L2_TO_SM: share,
-        SHARED: evidence.unit_use.share_of(SHARED, evidence.lines_of(loads)),
-    }
+    reads = share * (dram.read_bytes / max(dram.once_bytes, 1)) if dram else share
+    in_l1 = evidence.unit_use.share_of(SHARED, evidence.lines_of(loads))
+    return {DRAM: reads, L2: reads, L2_TO_SM: share, SHARED: in_l1}
 
 
 @row
@@ -279,9 +270,6 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 
-_POSSIBLY_MASKED = 0.9  # of the iterations
-
-
 def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation | None]:
     """Return the part of a dot's executions with an operand masked to zero, and that operand's load."""
     sample = {one.operation: one for one in evidence.sample}
@@ -290,8 +278,12 @@ def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation 
         loads = [sample[one] for one in _loads_of(evidence.uses, dot.operation, place) if one in sample]
         kept = 0.0
         for one in loads:
-            mask = one.access.mask if one.access else None
-            is_known = mask is not None and one.times is not None and _is_zero_elsewhere(evidence.uses, one.operation)
+            mask, names = one.access.mask if one.access else None, operand_names(one.operation)
+            # Masked elements are zero if ``other`` is zero or absent; a copy also has its destination before it.
+            place_of_other = 3 if one.operation.traits.starts_async else 2
+            other = evidence.uses.origin(one.operation, place_of_other) if len(names) > place_of_other else None
+            is_zero = len(names) <= place_of_other or (other is not None and _ZERO.search(other.tail) is not None)
+            is_known = mask is not None and one.times is not None and is_zero
             kept += (one.times or 0) * (1 - _discarded(mask, one)) if mask is not None and is_known else math.inf
         if loads and dot.times:
             found = max(found, (1 - kept / dot.times, loads[0].operation), key=lambda each: each[0])
@@ -306,22 +298,21 @@ def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
     return [user for user, _ in uses.readers(made) if user.traits.starts_async and not user.traits.is_of_dot]
 
 
-def _is_zero_elsewhere(uses: Uses, load: Operation) -> bool:
-    """Return True if a load's masked elements are zero: its ``other`` is zero or absent."""
-    names, place = operand_names(load), 3 if load.traits.starts_async else 2  # a copy also has its destination
-    other = uses.origin(load, place) if len(names) > place else None
-    return len(names) <= place or (other is not None and _ZERO.search(other.tail) is not None)
-
-
 @row
 def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield CTAs that store nothing, as their masks are false everywhere, but load and compute like others."""
     storing, stores = np.zeros(len(evidence.ran.sampled_ctas), bool), list[Operation]()
     for one in evidence.sample:
         if one.operation.traits.writes_global or one.operation.traits.is_atomic:
-            if (active := _active_ctas(one)) is None:
+            mask, when = one.access.mask if one.access else None, one.executed.when
+            if mask is None or when is None or mask.is_lower_bound:
                 return
-            storing |= active
+            try:
+                joint = (mask & when).joint()
+            except TooLarge:
+                return
+            others = tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)
+            storing |= joint.values.any(axis=others)
             stores.append(one.operation)
     share = 1 - float(storing.mean()) if stores else 0.0
     if share < _MIN_UNNEEDED:
@@ -331,18 +322,6 @@ def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     advice = "return at once if the CTA's tile is outside of the data, or do not launch such CTAs"
     removed = {**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share}
     yield Waste(text, advice, removed, tuple(stores), time_share=share)
-
-
-def _active_ctas(one: CountedOperation) -> NDArray[np.bool_] | None:
-    """Return for each sampled CTA, or for all, whether an access touches any element; None if that is unknown."""
-    mask, when = one.access.mask if one.access else None, one.executed.when
-    if mask is None or when is None or mask.is_lower_bound:
-        return None
-    try:
-        joint = (mask & when).joint()
-    except TooLarge:
-        return None
-    return np.asarray(joint.values.any(axis=tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)))
 
 
 def _discarded(mask: Mask, one: CountedOperation) -> float:
@@ -373,9 +352,9 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     for one in evidence.sample:
         access = one.access
         # Elements that are not stored may have been needed.
-        if access is None or not one.times or not access.form.reads or access.form.operands == "descriptor":
+        if access is None or not one.times or not access.form.reads:
             continue
-        if prod(access.shape) <= 1:
+        if access.form.operands == "descriptor" or prod(access.shape) <= 1:
             continue
         all_bytes = one.times * access.whole_bytes
         used_bytes = all_bytes if access.places is None else access.places * access.element_bytes

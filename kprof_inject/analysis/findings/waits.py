@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_of_a_byte, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, Waste, found, no_memory_waits, row, rule
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -79,7 +78,6 @@ def exposed_loads(evidence: Evidence) -> Results:
 
 
 def _more_ctas(evidence: Evidence) -> str:
-    """Return the advice for more CTAs that request data at once; empty if an SM is full of warps."""
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
@@ -176,7 +174,6 @@ def _independent_after(evidence: Evidence, loop: Operation) -> list[Operation]:
 
 
 def _base_of(uses: Uses, access: Operation) -> str:
-    """Return the name of the pointer from which an access computes its addresses."""
     base = access
     while (made := uses.maker(base, 0)) is not None:
         base = made
@@ -189,7 +186,8 @@ _MIN_ELEMENTS = 32
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
 # Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
 _MIN_TIME_APART = 0.25
-# Reasons of warps that wait because accesses before theirs are not done.
+# Reasons of warps that wait because accesses before theirs are not done: atomic operations that no warp awaits fill
+# these queues.
 _QUEUES = "lg_throttle", "drain"
 # Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
 _FENCE, _MIN_FENCES = "membar", 0.1
@@ -209,13 +207,14 @@ def atomics(evidence: Evidence) -> Iterator[Waste]:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        repeats, updates, removed = _repeats(access), _updates(access, one.times), {L2: 1.0, SHARED: 1.0}
+        repeats, updates, removed = _repeats(access), accesses_of_a_byte(access, one.times), {L2: 1.0, SHARED: 1.0}
         # No element waits for another of its CTA, and few for other CTAs' elements.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
-        gain, queues = evidence.max_gain(removed), _queue_share(evidence)
+        gain = evidence.max_gain(removed)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
-        if is_apart and evidence.stalls is not None:
+        if is_apart and (stalls := evidence.stalls) is not None:
             bound = max(evidence.max_gain_of_units(removed), evidence.bound_of(time_share))
+            queues = sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples
             gain, is_busy = min(gain, bound + queues), time_share + queues >= _MIN_TIME_APART
         if evidence.measured is None:
             is_busy = gain >= _MIN_UNEXPLAINED
@@ -228,19 +227,12 @@ def atomics(evidence: Evidence) -> Iterator[Waste]:
             combine = f"pass sem='relaxed', if only later launches read the result; else {combine}"
         text = f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
         text += f"{percent(time_share)} of their time in it"
-        yield Waste(
-            text,
-            combine,
-            removed=removed,
-            operations=(one.operation,),
-            certainty=1.0 if time_share >= _MIN_TIME and not is_apart else 0.5,
-            figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-            gain=gain,
-        )
+        figures = {"elements": elements, "time_share": time_share, "repeats": repeats or 0}
+        certainty = 1.0 if time_share >= _MIN_TIME and not is_apart else 0.5
+        yield Waste(text, combine, removed, (one.operation,), certainty=certainty, figures=figures, gain=gain)
 
 
 def _request_share(evidence: Evidence) -> float:
-    """Return the share of atomic operations among the requests of warps to global memory; 0 if it was not counted."""
     if evidence.measured is None:
         return 0.0
     atomic = sum(map(evidence.measured.metric, (counters.ATOMIC_REQUESTS, counters.REDUCTION_REQUESTS)))
@@ -248,14 +240,7 @@ def _request_share(evidence: Evidence) -> float:
     return atomic / (atomic + others) if atomic else 0.0
 
 
-def _queue_share(evidence: Evidence) -> float:
-    """Return the share of the warps' time in queues, which atomic operations fill that no warp awaits."""
-    stalls = evidence.stalls
-    return sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples if stalls else 0.0
-
-
 def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
-    """Describe how many elements of an operation share an address, and suggest a remedy."""
     if repeats is None:
         return "", (
             "combine elements with one address in the CTA first, if there are many (the addresses are unknown here): a "
@@ -274,16 +259,7 @@ def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
     )
 
 
-def _updates(access: Access, times: int | None) -> float:
-    """Return the mean number of elements of all CTAs that update an address; infinite if unknown."""
-    touched, requested_bytes = access.touched(), access.requested_bytes(times)
-    if touched is None or not touched.size_bytes or requested_bytes is None:
-        return math.inf
-    return requested_bytes / touched.size_bytes
-
-
 def _repeats(access: Access) -> int | None:
-    """Return an upper bound of the elements in an execution that share an address."""
     with suppress(TooLarge):
         return max_repeats(access.address, access.shape) if access.address is not None else None
     return None
