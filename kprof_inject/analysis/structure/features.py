@@ -66,13 +66,11 @@ CodeOf = Callable[[SourcePoint], str]
 
 
 class Line(Struct, frozen=True):
-    """A source line as named in a report, with its identity.
-
-    The identity is its text and that of the lines that call it, if known, else their files' names and their numbers.
-    """
+    """A source line as named in a report."""
 
     source: SourcePoint | None
     identity: tuple[str, ...]
+    """Its text and that of the lines that call it, if known, else their files' names and their numbers."""
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -150,10 +148,7 @@ def _tensors_of(operation: Operation) -> list[PrintedType]:
 
 
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
-    """Return the features of all functions of a module, in the order of the text.
-
-    Without ``by_line``, operations of a function belong to one line, as if it had no source lines.
-    """
+    """Return the features of all functions, in the order of the text, each function as one line unless ``by_line``."""
     return [one for function in functions_of(module) for one in _features_in(module, function, code_of, by_line)]
 
 
@@ -170,7 +165,7 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
         if kind is not None and not function.illegal_owner(one):
             line = _line_of(function.source_of(one), owner, code_of, by_line)
             lines.setdefault(line.identity, line)
-            groups[kind, line.identity, _operand(kind, one)].append(one)
+            groups[kind, line.identity, _operand_of(kind, one)].append(one)
     for (kind, identity, operand), group in groups.items():
         one = max(group, key=lambda other: depths[other.loop])
         inside = [other for other in group if other.loop is one.loop]
@@ -189,9 +184,8 @@ _COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 def has_source_lines(module: Module) -> bool:
     """Return True if any operation's location is a line of the program."""
-    return any(
-        _users_lines(function.source_of(one)) for function in functions_of(module) for one in function.operations
-    )
+    functions = functions_of(module)
+    return any(_users_lines(function.source_of(one)) for function in functions for one in function.operations)
 
 
 def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
@@ -201,7 +195,7 @@ def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
 
 
 def _users_lines(chain: Chain) -> Chain:
-    """Return the program's lines, without Triton's own library, whose lines are the same for all callers."""
+    # Triton's own library has the same lines for all callers.
     chain = tuple(point for point in chain if not point.file.endswith(_COMPILER_SUFFIXES))
     own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
     return chain[own:]
@@ -211,7 +205,6 @@ _WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
 def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], group: Sequence[Operation]) -> _Facts:
-    """Return the distance at which a group is issued ahead, or awaited; ``inside`` are its operations in the loop."""
     one = inside[0]
     if one.loop is None:
         return {}
@@ -230,8 +223,8 @@ def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], grou
     return {"awaited": "later in its iteration" if does_work else "at once"}
 
 
-def _operand(kind: Kind, operation: Operation) -> str:
-    """Return the type that an operation is about, which distinguishes two of a kind in one line."""
+def _operand_of(kind: Kind, operation: Operation) -> str:
+    # The type distinguishes two operations of a kind in one line.
     if kind == Kind.SYNCHRONIZATION:
         return operation.name.partition(".")[2]
     if kind == Kind.DOT and types_of(operation):
@@ -250,11 +243,8 @@ _GIVES_LAST = (Kind.LOAD, Kind.ATOMIC, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVER
 
 
 def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
-    """Return the type of what an operation moves or computes.
-
-    The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
-    store and of the memory to copy to.
-    """
+    # The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
+    # store and of the memory to copy to.
     shaped = [one for one in types_of(operation) if one.shape] or list(types_of(operation))
     if kind == Kind.LOAD:
         shaped = [one for one in shaped if one.kind == "memdesc"] or shaped
@@ -275,7 +265,6 @@ _PENDING = re.compile(r"\bpendings = (\d+)")
 
 @if_misfit({})
 def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Facts:
-    """Return the features that an operation and the layouts of its types show."""
     tensors = _tensors_of(operation)
     if kind in (Kind.LOAD, Kind.STORE):
         return _access(kind, operation, aliases)
