@@ -93,7 +93,7 @@ class ScopeIdentity(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     partition: str = ""
-    """Name of the partition that runs it; empty if the kernel has none."""
+    """Name of the partition that runs it, if the kernel has any."""
     distinct_name: str = ""
     """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
@@ -103,9 +103,8 @@ class ScopeIdentity(Struct, frozen=True):
     is_only: bool = True
     """True if no other scope of its side and kind has its name."""
     is_only_in_parent: bool = True
-    """True if no other scope of that kind in the same parent has its name."""
     place: Hashable = None
-    """Partner of its parent, or its partition if it has no parent; None if the parent has no partner."""
+    """Partner of its parent, or its partition if it has no parent."""
 
     @property
     def steady_name(self) -> str:
@@ -192,11 +191,7 @@ _ANYWHERE: tuple[_Key, ...] = (
 
 
 def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> ScopeMatching:
-    """Match scopes from the outermost inwards.
-
-    Scopes with equal keys match in order if both sides have equally many. A name alone matches two scopes only if no
-    others have it.
-    """
+    """Match scopes from the outermost inwards, in order if both sides have equally many with equal keys."""
     in_a, in_b = _comparable(a, b)
     found: dict[int, int] = {}
     while True:
@@ -223,26 +218,22 @@ def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
     has_partitions = all(any(scope.partition for scope in side) for side in sides)
     found = []
     for side in sides:
-        scopes = [
-            replace(scope, index=index, partition=scope.partition if has_partitions else "")
-            for index, scope in enumerate(side)
-        ]
-        names = [(scope.info.kind, scope.steady_name) for scope in scopes]
-        places = [(scope.info.parent, scope.partition, name) for scope, name in zip(scopes, names, strict=True)]
-        everywhere, in_parent = Counter(names), Counter(places)
-        found.append(
-            [
-                replace(scope, is_only=everywhere[name] == 1, is_only_in_parent=in_parent[place] == 1)
-                for scope, name, place in zip(scopes, names, places, strict=True)
-            ]
-        )
+        names = [(scope.info.kind, scope.steady_name) for scope in side]
+        partitions = [scope.partition if has_partitions else "" for scope in side]
+        parents = [scope.info.parent for scope in side]
+        everywhere, in_parent = Counter(names), Counter(zip(parents, partitions, names, strict=True))
+        scopes = []
+        for index, (scope, partition, name) in enumerate(zip(side, partitions, names, strict=True)):
+            is_only, is_only_inside = everywhere[name] == 1, in_parent[parents[index], partition, name] == 1
+            scope = replace(scope, index=index, partition=partition, is_only=is_only, is_only_in_parent=is_only_inside)
+            scopes.append(scope)
+        found.append(scopes)
     return found
 
 
 def _placed(
     left: Sequence[ScopeIdentity], side: Sequence[ScopeIdentity], partners: Mapping[int, int]
 ) -> list[ScopeIdentity]:
-    """Return the scopes without a parent, and those in one that has a partner and runs in the same partition."""
     found = []
     for scope in left:
         parent = scope.info.parent
