@@ -9,16 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings import (
-    arithmetic,
     busy_units,
-    imbalanced_warps,
     in_flight,
     instructions,
     launch_conditions,
     loaded_again,
     loops,
     memory_accesses,
-    pipelining,
     repeated_work,
     reuse,
     unneeded_elements,
@@ -32,10 +29,8 @@ from kprof_inject.analysis.unjudged import Unjudged
 
 _MODULES = (
     launch_conditions,
-    imbalanced_warps,
     loops,
     waits,
-    pipelining,
     in_flight,
     busy_units,
     # The account of waste.
@@ -46,7 +41,6 @@ _MODULES = (
     reuse,
     repeated_work,
     instructions,
-    arithmetic,
 )
 RULES = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Rule) and one is not pace)
 """The rules in the order in which findings of equal gains are shown; with a causal experiment, ``pace`` follows."""

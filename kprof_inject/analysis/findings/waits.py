@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from kprof_inject.analysis.findings.evidence import Evidence, accesses_of_a_byte, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, Waste, found, no_memory_waits, row, rule
-from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
+from kprof_inject.analysis.findings.in_flight import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.executions import entry_function
@@ -31,8 +31,6 @@ _MIN_SHARE = 0.25
 # A launch whose busiest unit has more to do gains little from earlier loads.
 _MAX_BUSY = 0.75
 _MIN_GAIN = 0.1
-# Without several, no iteration loads ahead for the next.
-MIN_ITERATIONS = 4
 
 
 @rule()
@@ -83,13 +81,6 @@ def _more_ctas(evidence: Evidence) -> str:
         return ", or by more CTAs with fewer iterations each"
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean).split(" and ")
     return "" if "warps" in by or "CTAs" in by else ", or by more CTAs on an SM"
-
-
-def may_load_ahead(evidence: Evidence, operations: Sequence[Operation]) -> bool:
-    """Return False if no load among some operations can become an asynchronous copy, as all are too narrow."""
-    lines = evidence.lines_of(one for one in operations if one.name == "tt.load")
-    known = [one.access_bytes for one in evidence.requests if one.line in lines]
-    return not known or max(known) >= MIN_COPIED_BYTES
 
 
 @rule(no_memory_waits)
