@@ -10,19 +10,12 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.causes import (
-    MIN_EXPLAINED,
-    explained_by,
-    is_certain,
-    largest_scope,
-    net_cta_change_ns,
-    own_cta_changes_ns,
-)
+from kprof_inject.analysis.comparison import causes
 from kprof_inject.analysis.comparison.matching import code_of
 from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, differences, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
@@ -30,12 +23,8 @@ from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.stalls import Share, Stalls
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.structural_changes import (
-    LinePair,
-    StructuralChange,
-    differing_lines,
-    structural_changes,
-)
+from kprof_inject.analysis.structure.features import CodeOf
+from kprof_inject.analysis.structure.structural_changes import StructuralChange, differing_lines, structural_changes
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable, distinct_names
@@ -53,7 +42,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.quantities import listed
 from kprof_inject.ttgir.dialect import FUNCTION
-from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import argument_names, argument_types
@@ -145,11 +133,11 @@ def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int]:
 
 
 def _changes(a: Module, b: Module, sources: Iterable[Mapping[str, str]]) -> list[StructuralChange]:
-    def code_at(text: SourceText, point: SourcePoint) -> str:
-        return code_of(text, f"{point.file}:{point.line}")
+    def code_in(texts: Mapping[str, str]) -> CodeOf:
+        text = SourceText(texts)
+        return lambda point: code_of(text, f"{point.file}:{point.line}")
 
-    code_a, code_b = (partial(code_at, SourceText(texts)) for texts in sources)
-    return structural_changes(a, b, code_a, code_b)
+    return structural_changes(a, b, *map(code_in, sources))
 
 
 def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
@@ -160,24 +148,24 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
         by_part[places.part_of(change)].append(change)
     of_whole = by_part.get(WHOLE, [])
     acting = [change for change in of_whole if change.id not in _IDLE]
-    causes = [change for change in of_whole if change.id not in _RESOURCES]
-    parts = []
+    of_own_cause = [change for change in of_whole if change.id not in _RESOURCES]
+    parts, own_changes_ns = [], causes.own_cta_changes_ns(diff)
     for part, inside in by_part.items():
         # A change of the whole kernel acts on all code without changes of its own.
         scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
-        explained, certain = places.explained(scopes), any(is_certain(diff, scope) for scope in scopes)
-        own_ns = None if explained is None else _sum([own_cta_changes_ns(diff).get(scope.match) for scope in scopes])
+        explained, certain = places.explained(scopes), any(causes.is_certain(diff, scope) for scope in scopes)
+        own_ns = _sum([own_changes_ns.get(scope.match) for scope in scopes]) if explained is not None else None
         parts.append(ChangedPart(part, inside, scopes, explained, own_ns, places.loops(part), certain))
     parts.sort(key=lambda part: -(part.explained or 0.0))
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differ = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
-    if causes or (of_whole and not differ):
+    if of_own_cause or (of_whole and not differ):
         differ.add(WHOLE)
     # All other differences, such as of the grid, are more than a change of the code.
     covered = {*_SEEN, *_OF_RECORDS, *_BUILD}
     is_of_code = all(one.what in covered or one.is_option for one in differences(diff.a, diff.b))
     only = next(iter(differ)) if is_of_code and len(differ) == 1 else None
-    return Structure(parts, len(differing), causes if has_others else [], only)
+    return Structure(parts, len(differing), of_own_cause if has_others else [], only)
 
 
 class _Places:
@@ -208,7 +196,7 @@ class _Places:
                 return max(loops, key=lambda part: abs(self.explained(self.scopes_of(part)) or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
-    def parts_of_lines(self, differing: Sequence[LinePair]) -> set[CodePart]:
+    def parts_of_lines(self, differing: Sequence[tuple[int | None, int | None]]) -> set[CodePart]:
         found = set()
         for side, (scope_map, module) in enumerate(zip(self._scope_maps, self._modules, strict=True)):
             functions = [scope_map.lines_of(operation) for operation in module.walk() if operation.name == FUNCTION]
@@ -230,7 +218,7 @@ class _Places:
         return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] not in parts)
 
     def explained(self, scopes: Sequence[ScopeChange]) -> float | None:
-        return _sum([explained_by(self._diff, scope) for scope in scopes])
+        return _sum([causes.explained_by(self._diff, scope) for scope in scopes])
 
     def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
         match = next((one for one in self._diff.matching.matches if part == self._parts[1][one.b]), None)
@@ -297,7 +285,7 @@ def _arguments(runs: KernelRuns, module: Module) -> Mapping[str, set[int]]:
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     """Return the change of a CTA's time outside of the parts."""
-    net_ns = net_cta_change_ns(diff)
+    net_ns = causes.net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
     if net_ns is None or not parts_ns or None in parts_ns:
         return None
@@ -306,12 +294,12 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
 
 def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | None, float]:
     """Return the scope, the changed part of the code or both that explain most of the launch's change, and how much."""
-    structure, scope = structure_of(diff), largest_scope(diff)
+    structure, scope = structure_of(diff), causes.largest_scope(diff)
     parts = structure.parts if structure else []
-    by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
+    by_scope = (causes.explained_by(diff, scope) or 0.0) if scope else 0.0
     part = next((part for part in parts if scope in part.scopes), None)
-    largest = parts[0] if parts else None
-    if largest is not None and largest is not part and (largest.explained or 0.0) >= max(by_scope, MIN_EXPLAINED):
+    largest, least = parts[0] if parts else None, max(by_scope, causes.MIN_EXPLAINED)
+    if largest is not None and largest is not part and (largest.explained or 0.0) >= least:
         part, scope = largest, None
     if part is not None and (scope is None or part.loop is not None):
         return part.loop, part, part.explained or 0.0

@@ -121,13 +121,11 @@ def comparable_clean_times_ns(a: KernelRuns, b: KernelRuns) -> tuple[list[Reals]
 
     The launch overhead is subtracted if it is known on both sides.
     """
-    own, replayed = (
-        [side.times_ns(name, with_launching=has_launching(a, b)) for side in (a, b)]
-        for name in ("times_ns", "replayed_ns")
-    )
-    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
-    found = replayed if too_few and all(replayed) else own
-    return found[0], found[1]
+    launching = has_launching(a, b)
+    own_a, own_b = (side.times_ns("times_ns", with_launching=launching) for side in (a, b))
+    replayed_a, replayed_b = (side.times_ns("replayed_ns", with_launching=launching) for side in (a, b))
+    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in (own_a, own_b))
+    return (replayed_a, replayed_b) if too_few and replayed_a and replayed_b else (own_a, own_b)
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_rank: bool = False) -> list[KernelRuns]:

@@ -171,12 +171,10 @@ class KernelDiff:
         shorter_ns = self._shorter_span_ns
         if not shorter_ns:
             return judge_change(None, None, self.clocks)
-        floor = noise_floor(shorter_ns, shorter_ns)
+        floor, comparisons = noise_floor(shorter_ns, shorter_ns), self.comparisons[0]
         step = max(launch.timeline.clock.timer_step_ns for launch in self.sides.launches) / shorter_ns
-        time, cycles = (
-            self.sides.change(value, floor=floor, comparisons=self.comparisons[0], step=step)
-            for value in (lambda launch: launch.duration_ns, lambda launch: launch.duration_cycles)
-        )
+        time = self.sides.change(lambda one: one.duration_ns, floor=floor, comparisons=comparisons, step=step)
+        cycles = self.sides.change(lambda one: one.duration_cycles, floor=floor, comparisons=comparisons, step=step)
         return judge_change(time, cycles, self.clocks)
 
     @property
@@ -287,10 +285,8 @@ class KernelDiff:
         if part_ns <= 0:
             return judge_change(None, None, self.clocks)
         floor = noise_floor(self._shorter_span_ns, part_ns)
-        time, cycles = (
-            scope.sides.change(value, floor=floor, comparisons=comparisons)
-            for value in (scope.basis.time_ns, scope.basis.cycles)
-        )
+        time = scope.sides.change(scope.basis.time_ns, floor=floor, comparisons=comparisons)
+        cycles = scope.sides.change(scope.basis.cycles, floor=floor, comparisons=comparisons)
         return judge_change(time, cycles, self.clocks)
 
 

@@ -365,6 +365,11 @@ def is_tensor(operation: Operation) -> bool:
     return any(printed.shape for printed in types_of(operation))
 
 
+def accesses_in(operations: Iterable[CountedOperation]) -> list[tuple[CountedOperation, Access]]:
+    """Return the operations that access global memory, with their accesses."""
+    return [(one, one.access) for one in operations if one.access is not None]
+
+
 def accesses_of_a_byte(access: Access, times: int | None) -> float:
     """Return how often all CTAs access a byte on average; infinite if unknown."""
     touched, requested_bytes = access.touched(), access.requested_bytes(times)

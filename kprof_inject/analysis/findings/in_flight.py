@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in
 from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
 from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES
 from kprof_inject.analysis.limits.limit import LIMITING
@@ -60,10 +60,10 @@ def _not_pipelined(evidence: Evidence, loop: Operation, roof: Roof, pipeline: Co
         return
     narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
     loads = [
-        (one, one.access)
-        for one in inside
-        if one.access and one.access.form.reads and one.access.form.by_registers and one.line not in narrow
-        if one.access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
+        (one, access)
+        for one, access in accesses_in(inside)
+        if access.form.reads and access.form.by_registers and one.line not in narrow
+        if access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
     ]
     if not loads and (pipeline is None or pipeline.depth):
         return

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, is_tensor
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
@@ -41,9 +41,8 @@ class Moved(Struct, frozen=True):
 def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
     """Return the bytes that loads, or stores, of tensors at known addresses move, in the order of the text."""
     found = []
-    for one in sample:
-        access = one.access
-        if access is None or one.operation.traits.is_atomic or access.form.reads is not reads:
+    for one, access in accesses_in(sample):
+        if one.operation.traits.is_atomic or access.form.reads is not reads:
             continue
         if not one.times or prod(access.shape) <= 1:
             continue
@@ -81,8 +80,9 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     again = [one for one in _again(loads) if one.moved.operation not in invariant]
     if not again:
         return
-    unknown = (one for one in evidence.sample if one.operation not in {load.operation for load in loads})
-    others = sum(one.access.max_bytes(one.times) or 0 for one in unknown if one.access and one.access.form.reads)
+    known = {load.operation for load in loads}
+    reads = [(one, access) for one, access in accesses_in(evidence.sample) if access.form.reads]
+    others = sum(access.max_bytes(one.times) or 0 for one, access in reads if one.operation not in known)
     share = sum(one.again_bytes for one in again) / (sum(one.requested_bytes for one in loads) + others)
     in_l1 = evidence.unit_shares_of(one.moved.operation for one in again)[SHARED]
     if max(share, in_l1 if evidence.parts.get(SHARED, 0.0) >= POSSIBLE else 0.0) < _MIN_AGAIN:
@@ -237,12 +237,9 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
 @row
 def past_l1(evidence: Evidence) -> Iterator[Waste]:
     """Yield gathers whose cache modifier bypasses the L1, although their addresses may repeat."""
-    gathers = [
-        one.operation
-        for one in evidence.operations
-        if one.access and one.access.address is None and one.access.form.reads and not one.operation.traits.is_atomic
-        if _bypasses_l1(one.operation) and is_tensor(one.operation)
-    ]
+    accesses = accesses_in(evidence.operations)
+    reads = [one.operation for one, access in accesses if access.address is None and access.form.reads]
+    gathers = [one for one in reads if not one.traits.is_atomic and _bypasses_l1(one) and is_tensor(one)]
     if not gathers:
         return
     text = f"a cache modifier makes gathers bypass the L1 ({evidence.names_of(gathers)}): elements that threads of an "

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
@@ -120,7 +120,7 @@ def _ahead(evidence: Evidence, index: int) -> int | None:
         return None
     if (pipeline := pipeline_of(ran.module, loop)) is not None:
         return copied_ahead(ran, evidence.kernel, pipeline).bytes_per_sm()
-    forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
+    forms = [access.form for _, access in accesses_in(ran.of_loop(loop))]
     only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)
     return 0 if only_loads else None
 

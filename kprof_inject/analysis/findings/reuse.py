@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence, accesses_of_a_byte
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, accesses_of_a_byte
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.in_flight import lacks_wgmma
 from kprof_inject.analysis.findings.loaded_again import each_bytes, moved_by
 from kprof_inject.analysis.findings.memory_accesses import step_along
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, UNITS_OF_SM
@@ -61,9 +63,13 @@ def _limiting_l2(evidence: Evidence) -> float:
 
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
-    reads = [(one.access, one.times) for one in evidence.operations if one.access and one.access.form.reads]
-    of_tiles = [pair for pair in reads if len(pair[0].shape) == 2 and set(pair[0].shape) == shape]
-    return not of_tiles or any(accesses_of_a_byte(*pair) >= _MIN_LOADS for pair in of_tiles)
+    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
+    of_tiles = [(access, times) for access, times in reads if set(access.shape) == shape]
+    return not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
+
+
+def _reads(evidence: Evidence) -> list[tuple[CountedOperation, Access]]:
+    return [(one, access) for one, access in accesses_in(evidence.operations) if access.form.reads]
 
 
 @row
@@ -74,7 +80,7 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     loads = moved_by(evidence.sample, reads=True)
     if any(evidence.uses.loads_for(one.operation) for one in loads):
         return  # which CTAs share data is up to the data
-    touched = [one.access.touched() for one in evidence.operations if one.access and one.access.form.reads]
+    touched = [access.touched() for _, access in _reads(evidence)]
     known = [one for one in touched if one is not None]
     if not loads or len(known) < len(touched):
         return
@@ -132,8 +138,7 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     if has_passes:  # writes and other CTAs also take room in the L2
         yield Waste(text, _OTHER_PASS, removed, time_share=0.0, certainty=0.3, figures={"ratio": again})
         return
-    loads = (one.operation for one in evidence.operations if one.access and one.access.form.reads)
-    time_share = evidence.time_share_of(loads) * kept
+    time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
     yield Waste(text, _OTHER_ORDER, removed, time_share=time_share, certainty=0.7, figures={"ratio": again})
 
 
@@ -144,8 +149,7 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         inside = [*dot.loop.walk()] if dot.loop else []
         if sum(one.traits.is_dot for one in inside) != 1 or evidence.summary.ctas < _MIN_SYMMETRIC:
             continue
-        reads = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
-        accesses = [one.access for one in reads if one.operation.loop is dot.loop and one.access]
+        accesses = [access for one, access in _reads(evidence) if one.times and one.operation.loop is dot.loop]
         touched = [found for access in accesses if (found := access.touched()) is not None]
         steps = [[step_along(access, dim) for dim in (0, 1)] for access in accesses if len(access.shape) == 2]
         if len(touched) != 2 or len(steps) != 2:
@@ -171,9 +175,9 @@ _MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
 
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:
     shared, streamed, shared_bytes = list[Operation](), list[Operation](), 0
-    for one in evidence.operations:
-        access, touched = one.access, one.access.touched() if one.access else None
-        if access is None or touched is None or not touched.size_bytes:
+    for one, access in accesses_in(evidence.operations):
+        touched = access.touched()
+        if touched is None or not touched.size_bytes:
             continue
         requested_bytes = access.requested_bytes(one.times) or 0
         if access.form.reads and requested_bytes >= _MIN_SHARED * touched.size_bytes:
@@ -202,9 +206,8 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
     """Return True if each load reads its bytes once, but several loops read the same."""
     by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
-    for one in evidence.operations:
-        access = one.access
-        if access is None or not access.form.reads or not one.times:
+    for one, access in _reads(evidence):
+        if not one.times:
             continue
         touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
         if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):

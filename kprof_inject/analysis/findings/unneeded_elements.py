@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.findings.evidence import Evidence, elements_of
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, elements_of
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -126,9 +126,8 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
     demands = Demands(evidence)
     loaded, unneeded = dict[Operation, int](), dict[Operation, int]()
     chosen, deciding = dict[Operation, list[Operation]](), list[Operation]()
-    for one in evidence.sample:
-        access = one.access
-        if access is None or not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
+    for one, access in accesses_in(evidence.sample):
+        if not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
             continue
         touched = of_each_cta(access, one)
         if touched is None:
@@ -349,12 +348,9 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     """Yield tiles with a notable part outside of the data: units compute elements that are masked."""
     tiles = list[tuple[CountedOperation, Access, int, int]]()
     discarded = dict[Operation, float]()
-    for one in evidence.sample:
-        access = one.access
+    for one, access in accesses_in(evidence.sample):
         # Elements that are not stored may have been needed.
-        if access is None or not one.times or not access.form.reads:
-            continue
-        if access.form.operands == "descriptor" or prod(access.shape) <= 1:
+        if not one.times or not access.form.reads or access.form.operands == "descriptor" or prod(access.shape) <= 1:
             continue
         all_bytes = one.times * access.whole_bytes
         used_bytes = all_bytes if access.places is None else access.places * access.element_bytes

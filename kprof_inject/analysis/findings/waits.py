@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from kprof_inject.analysis.findings.evidence import Evidence, accesses_of_a_byte, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, accesses_of_a_byte, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, Waste, found, no_memory_waits, row, rule
 from kprof_inject.analysis.findings.in_flight import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -192,9 +192,8 @@ _MIN_UNEXPLAINED = 0.5
 @row
 def atomics(evidence: Evidence) -> Iterator[Waste]:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
-    for one in evidence.operations:
-        access = one.access
-        if not one.operation.traits.is_atomic or access is None:
+    for one, access in accesses_in(evidence.operations):
+        if not one.operation.traits.is_atomic:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])

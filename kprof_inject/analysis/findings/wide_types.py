@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, is_tensor
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
@@ -33,9 +33,8 @@ _IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
 def wide_types(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads of values that are converted to a narrower type at once, and stores of values that came from one."""
     whole, wide = 0.0, dict[Operation, tuple[float, int, int]]()
-    for one in evidence.sample:
-        access = one.access
-        if access is None or one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
+    for one, access in accesses_in(evidence.sample):
+        if one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
             continue
         whole += moved
         bits, needed = 8 * access.element_bytes, _needed_bits(evidence.uses, one)

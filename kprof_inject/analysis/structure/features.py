@@ -15,15 +15,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.layouts import (
-    access_bits,
-    dot_instruction,
-    lanes_and_warps_along,
-    lanes_dimension,
-    layout_of,
-    linear_layout,
-    shared_cycles,
-)
+from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import Function, functions_of
@@ -275,13 +267,13 @@ def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str])
     if kind == Kind.DOT:
         return _dot(operation, aliases)
     if kind == Kind.REDUCTION and (axis := AXIS.search(operation.tail)):
-        spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), aliases)
+        spread = layouts.lanes_and_warps_along(types_of(operation)[0], int(axis[1]), aliases)
         if spread is None:
             return {}
         parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
         return {"threads": f"over {' and '.join(parts)}" if parts else "within each thread"}
     if kind == Kind.CONVERSION:
-        before, after = (linear_layout(one, aliases) for one in (tensors[0], tensors[-1]))
+        before, after = (layouts.linear_layout(one, aliases) for one in (tensors[0], tensors[-1]))
         if before is None or after is None:
             return {}
         within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
@@ -303,7 +295,7 @@ def _access(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Fa
     if tensors:
         first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
         one = next((tensor for tensor in tensors if tensor.is_pointer), first)
-        known = {"bits": access_bits(one, aliases), "lanes": lanes_dimension(one, aliases)}
+        known = {"bits": layouts.access_bits(one, aliases), "lanes": layouts.lanes_dimension(one, aliases)}
         facts |= {name: fact for name, fact in known.items() if fact is not None}
     return facts
 
@@ -313,8 +305,8 @@ def _dot(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
         return {"instruction": "tcgen05"}
     facts: _Facts = {}
     if results := _tensors_of(operation)[-1:]:
-        layout = layout_of(results[0], aliases)
-        if instruction := dot_instruction(layout):
+        layout = layouts.layout_of(results[0], aliases)
+        if instruction := layouts.dot_instruction(layout):
             facts["instruction"] = instruction
         if warps := _WARPS.search(layout):
             facts["warps"] = warps[1] or warps[2]
@@ -326,8 +318,8 @@ def _dot(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
 def _shared(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
     facts: _Facts = {}
     for memory in [one for one in types_of(operation) if one.kind == "memdesc"][:1]:
-        found = _SWIZZLE.findall(layout_of(memory, aliases))
+        found = _SWIZZLE.findall(layouts.layout_of(memory, aliases))
         facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found) or "plain"
-    if cycles := shared_cycles(operation, aliases):
+    if cycles := layouts.shared_cycles(operation, aliases):
         facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
     return facts
