@@ -19,8 +19,7 @@ from kprof_inject.timeline.trust import Level, Overhead
 
 _MAX_RULES = 3  # named in one sentence
 _MIN_NECESSARY = 0.8  # part of the launch's time from which the necessary work leaves little to win
-# A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs.
-_MIN_SLOWDOWN = 0.05
+_MIN_SLOWDOWN = 0.05  # a smaller one leaves the order of a kernel's parts as it is, like the records' cost of all CTAs
 
 
 class Headroom(Struct, frozen=True):

@@ -287,8 +287,7 @@ _MIN_SHARE = 0.02  # of the time between two executions
 # An iteration can be hidden by the work of a stage or two; code that is executed once, by another CTA at most.
 _MAX_SHARE_OFTEN, _MAX_SHARE_SELDOM = 2.0, 0.6
 _OFTEN = 4.0
-# The delays if it is unknown how often the place is executed.
-_BLIND = (64, 192, 576, 1728)
+_BLIND = (64, 192, 576, 1728)  # the delays if it is unknown how often the place is executed
 
 
 def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: float | None) -> tuple[int, ...]:

@@ -79,10 +79,8 @@ def _shortened(words: Sequence[str]) -> str:
     return listed(list(dict.fromkeys(map(printable, words))), _MAX_NAMES)
 
 
-# Line numbers in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
-_LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
-# Numbers in a loop's label: ``loop[0.1]``.
-_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
+_LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")  # ``loop@57``, ``line(57-63)``, ``op@file.py:57``
+_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")  # numbers in a loop's label: ``loop[0.1]``
 NOWHERE = -1
 
 

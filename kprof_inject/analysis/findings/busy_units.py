@@ -120,8 +120,7 @@ _OF_REASON = {
 }
 
 
-# Less of a unit's work at a line is not worth a word.
-_MIN_AT_LINE = 0.1
+_MIN_AT_LINE = 0.1  # less of a unit's work at a line is not worth a word
 _LESS = {
     SPECIAL: "fewer special functions (exponentials, divisions, square roots, conversions): fold factors into exp2, "
     "compute a reciprocal once and multiply, or use polynomials of multiply-adds",

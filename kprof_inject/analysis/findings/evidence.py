@@ -35,13 +35,10 @@ from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
-# On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
-_MAX_ABOVE, _MIN_REST = 1.2, 0.9
+_MAX_ABOVE, _MIN_REST = 1.2, 0.9  # on an H100, removing operations won 0.7 to 1.1 of their share of the warps' time
 MAX_NAMES = 3
-# An empty launch takes as long: 2.0 to 2.4 us on an H100.
-_MIN_LAUNCH_NS = 2_000
-# A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
-_MIN_CTA_NS = 500
+_MIN_LAUNCH_NS = 2_000  # an empty launch takes as long: 2.0 to 2.4 us on an H100
+_MIN_CTA_NS = 500  # to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us
 
 _WORDS = {
     "tt.load": "the load",

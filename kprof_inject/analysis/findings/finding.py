@@ -96,8 +96,7 @@ Results = Iterator[Finding | Unjudged]
 Need = Callable[[Evidence], Unjudged | None]
 """Function that returns a rule's missing input."""
 
-# A unit that is busier works for other warps while some are idle.
-_FULLY_BUSY = 0.75
+_FULLY_BUSY = 0.75  # a unit that is busier works for other warps while some are idle
 _MARGIN = 1.05  # of a unit's utilization: with more in flight, it is a little faster
 
 
@@ -219,10 +218,8 @@ def row(judge: Callable[[Evidence], Iterator[Waste]]) -> Rule:
     return rule()(wraps(judge)(findings))
 
 
-# Less work mostly saves a little more, as caches and queues are less full.
-_GAIN_MARGIN = 1.05
-# Warps mostly wait anyway for a unit that limits the launch and keeps its work.
-_BEHIND_BUSY_UNIT = 0.5
+_GAIN_MARGIN = 1.05  # less work mostly saves a little more, as caches and queues are less full
+_BEHIND_BUSY_UNIT = 0.5  # warps mostly wait anyway for a unit that limits the launch and keeps its work
 
 
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:

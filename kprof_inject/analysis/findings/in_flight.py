@@ -24,8 +24,7 @@ from kprof_inject.ttgir.loops import CopyPipeline, body_of, copy_pipelines, is_f
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 
-# A loop that is closer to its roof gains little from earlier loads.
-_AT_ROOF = 0.75
+_AT_ROOF = 0.75  # a loop that is closer to its roof gains little from earlier loads
 # Part of a loop's time in waits for copies. Waits for data that has already arrived take up to as much.
 _MIN_WAITING = 0.10
 _MIN_LOOP_SHARE = 0.05
@@ -33,10 +32,8 @@ MIN_COPIED_BYTES = 4
 """No fewer bytes of a thread become an asynchronous copy (PTX ISA, "cp.async"), whatever the number of stages."""
 
 _POINTERS = f"let pointers advance by a constant and read at least {MIN_COPIED_BYTES} contiguous bytes"
-# All loads of a loop mostly have one reason.
-_MAX_LOADS = 8
-# A smaller load is not an operand of a dot.
-_MIN_LOAD_BYTES = 1024
+_MAX_LOADS = 8  # all loads of a loop mostly have one reason
+_MIN_LOAD_BYTES = 1024  # a smaller load is not an operand of a dot
 
 
 @rule(names=("not-pipelined", "too-few-stages"))
@@ -162,25 +159,19 @@ def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
 
 MIN_ITERATIONS = 4
 """Without several, no iteration loads ahead for the next."""
-# An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
-_MAX_WARPS = 16
+_MAX_WARPS = 16  # a quarter of an SM's 64 warps hides latency only if each has several accesses in flight
 # Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
 # of 4 warps on an SM won 27 to 50 % with more.
 _MAX_WARPS_OF_DOTS = 4.5
-# A CTA needs about 1 us for its start, its first load from DRAM and its end (H100).
-_SHORT_CTA_NS = 2_000
-# CTAs that move more spend their time with it.
-_MAX_CTA_BYTES = 8 << 10
+_SHORT_CTA_NS = 2_000  # a CTA needs about 1 us for its start, its first load from DRAM and its end (H100)
+_MAX_CTA_BYTES = 8 << 10  # CTAs that move more spend their time with it
 _MIN_WAVES = 4
-# Part of the instructions that blocks of four times the size would not execute.
-_MAX_OF_CTA = 0.75
+_MAX_OF_CTA = 0.75  # part of the instructions that blocks of four times the size would not execute
 _MIN_SHARE = 0.2
-# With fewer elements, a thread cannot share them with threads of other warps.
-_MIN_ELEMENTS_PER_THREAD = 4
+_MIN_ELEMENTS_PER_THREAD = 4  # with fewer elements, a thread cannot share them with threads of other warps
 _MAX_NUM_WARPS = 16
 _WARPS_OF_GROUP = 4
-# More warps keep a unit that is busier than this only a little busier.
-_MAX_BUSY = 0.75
+_MAX_BUSY = 0.75  # more warps keep a unit that is busier than this only a little busier
 # Reasons why warps wait that more warps would not hide, as they share what they wait for.
 _SHARED_REASONS = frozenset(
     ("no_instructions", "math_pipe_throttle", "lg_throttle", "mio_throttle", "tex_throttle", "drain", "sleeping")
@@ -190,8 +181,7 @@ _LESS_OF = {
     "registers": "smaller tiles with as many warps, or fewer registers (maxnreg)",
     "shared memory": "smaller tiles, or fewer stages (num_stages)",
 }
-# Latency of a load from DRAM under load: 0.6 to 0.9 us on an H100.
-_DRAM_LATENCY_S = 0.7e-6
+_DRAM_LATENCY_S = 0.7e-6  # latency of a load from DRAM under load: 0.6 to 0.9 us on an H100
 
 
 @rule(no_memory_waits, all_ctas)

@@ -25,8 +25,7 @@ from kprof_inject.ttgir.ssa_values import definition_of, loop_arguments, operand
 from kprof_inject.ttgir.types import PrintedType, types_of
 
 _MIN_SHARE = 0.15  # of all instructions
-# Each access needs an address, which advances by an addition.
-_NEEDED = 0.1
+_NEEDED = 0.1  # each access needs an address, which advances by an addition
 _WIDE_BITS = 64
 _DIVISION = (
     "do not divide for each element: let the program id, or a dimension of the tile, be the row; make the divisor a "
@@ -44,11 +43,9 @@ _MIN_SPILLED = 0.1  # of the warps' time
 _EXP = frozenset(("math.exp", "math.exp2"))
 _LOG = frozenset(("math.log", "math.log2"))
 _SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
-# With the busiest of these units below, other things limit the launch.
-_MIN_BUSY = 0.5
+_MIN_BUSY = 0.5  # with the busiest of these units below, other things limit the launch
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
-# Less of the special functions, or of all instructions, is not worth an edit.
-_MIN_REMOVED = 0.05
+_MIN_REMOVED = 0.05  # less of the special functions, or of all instructions, is not worth an edit
 # Products, sums and differences of two functions that one function replaces.
 _PATTERNS: Sequence[tuple[str, frozenset[str], str]] = (
     ("arith.mulf", _EXP, "exp(a) * exp(b) is exp(a + b)"),

@@ -166,8 +166,7 @@ _WAYS = {
     COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
     "down)",
 }
-# An order that wins a smaller part of what the longest first would win is not worth naming.
-_MIN_OF_LONGEST_FIRST = 0.7
+_MIN_OF_LONGEST_FIRST = 0.7  # an order that wins a smaller part of what the longest first would win is not worth naming
 _MAX_CHAIN = 16
 
 
@@ -199,8 +198,7 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     return by_order, f"start the longest CTAs first{way}; see why {cta} has more work than others"
 
 
-# Of a longer launch, the kernel itself leaves more to win.
-_MIN_LAUNCHING = 0.25
+_MIN_LAUNCHING = 0.25  # of a longer launch, the kernel itself leaves more to win
 
 
 @rule(uses_records=False)
@@ -219,10 +217,8 @@ def short_launch(evidence: Evidence) -> Results:
     yield found(evidence, share, text, advice, figures, likely=likely)
 
 
-# The clock rate follows the load; any busy device runs up to 10 % below nominal.
-_MIN_THROTTLED = 0.10
-# Units that draw much power, with the utilization over the launch from which they do.
-_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
+_MIN_THROTTLED = 0.10  # the clock rate follows the load; any busy device runs up to 10 % below nominal
+_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}  # units that draw much power from this utilization on
 
 
 def throttled(evidence: Evidence) -> Iterator[Finding]:
@@ -243,10 +239,8 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")
 
 
-# With two warps, a difference does not show which of them waits for the other.
-_MIN_WARPS = 3
-# The shorter time is then mostly the cost of the records, so the ratio means nothing.
-_MAX_RATIO = 100
+_MIN_WARPS = 3  # with two warps, a difference does not show which of them waits for the other
+_MAX_RATIO = 100  # the shorter time is then mostly the cost of the records, so the ratio means nothing
 
 
 class _Apart(Struct, frozen=True):

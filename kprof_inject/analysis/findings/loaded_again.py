@@ -23,11 +23,9 @@ from kprof_inject.quantities import percent, size_text
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
 
-# Smaller overlaps are halos of tiles.
-_MIN_OVERLAP = 0.5
+_MIN_OVERLAP = 0.5  # smaller overlaps are halos of tiles
 _MIN_AGAIN = 0.1  # of the bytes that are loaded
-# A thread can keep this much of a row besides what it computes with: half of its 255 registers.
-_KEPT_BYTES_OF_THREAD = 512
+_KEPT_BYTES_OF_THREAD = 512  # of a row, besides what a thread computes with: half of its 255 registers
 
 
 class Moved(Struct, frozen=True):
@@ -109,8 +107,7 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, operations, certainty=certainty)
 
 
-# Shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable.
-_OF_TILES = 0.3
+_OF_TILES = 0.3  # shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable
 
 
 def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
@@ -187,8 +184,7 @@ _OF_ITERATIONS = (
     "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
     "index), or load it in an outer loop over groups"
 )
-# A window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers.
-_NEAR = 0.3
+_NEAR = 0.3  # a window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers
 _OF_NEIGHBOURS = (
     "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
     "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"

@@ -141,12 +141,9 @@ def _wait_ns(evidence: Evidence, loop: int) -> float | None:
     return sum(scopes[index].total_ns or 0 for index in waits) / count if count else None
 
 
-# In a matmul with only 16 iterations, the start and the end take 8 % and 7 % of its time (H200, the demo's capture).
-_MIN_PHASE = 0.20
-# If all loops of a kernel run once or twice, the code around them may be its main work.
-_MIN_ITERATIONS = 3
-# If recorded scopes cover less of a phase, most of it is still unexplained.
-_MAJORITY = 0.5
+_MIN_PHASE = 0.20  # the start and end of a matmul with 16 iterations take 8 % and 7 % (H200, the demo's capture)
+_MIN_ITERATIONS = 3  # if all loops of a kernel run once or twice, the code around them may be its main work
+_MAJORITY = 0.5  # if recorded scopes cover less of a phase, most of it is still unexplained
 
 PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
 
@@ -219,12 +216,9 @@ def _unjudged(evidence: Evidence, name: str) -> Iterator[Unjudged]:
     return _missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
 
 
-# Iterations that differ by less are normal: their first loads miss a cache that later ones hit.
-_NOTABLE = 2.0
-# More slow iterations are not a pipeline fill: their CTAs share the SM with others, which finish earlier.
-_MAX_FILL_ITERATIONS = 16
-# There must be steady iterations between the first and the last to compare with.
-_MIN_STEADY_ITERATIONS = 4
+_NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
+_MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
+_MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
 _FILL_LESS_OFTEN = (
     "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
     "loads wait for"

@@ -24,10 +24,8 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_names
 from kprof_inject.ttgir.types import types_of
 
-# A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
-_MIN_EXTRA = 0.25
-# Fewer of all sectors that were counted are a few.
-_MAX_FEW = 0.1
+_MIN_EXTRA = 0.25  # a smaller part of the sectors, or of the cycles of the L1, is not worth an edit
+_MAX_FEW = 0.1  # fewer of all sectors that were counted are a few
 
 
 @row
@@ -59,8 +57,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
 
 
 _WIDEST_BYTES = layouts.MAX_ACCESS_BITS // 8
-# With DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses.
-_STREAMING = 0.7
+_STREAMING = 0.7  # with DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses
 _MAX_NAMES = 4
 _INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
 

@@ -24,11 +24,9 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
 
-# ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four iterations then overlap.
-_MAX_OVERLAP = 0.75
+_MAX_OVERLAP = 0.75  # ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four then overlap
 _REDUCTION = "tt.reduce"
-# One reduction is left after the loop, and accumulators for all elements take registers.
-_MIN_ITERATIONS = 4
+_MIN_ITERATIONS = 4  # one reduction is left after the loop, and accumulators for all elements take registers
 
 
 @row
@@ -129,8 +127,7 @@ def _has_running_extreme(module: Module, loop: Operation) -> bool:
     return any(names & carried and names & reduced for names in combined)
 
 
-# With fewer CTAs, computing it once saves little of the time of all SMs.
-_MIN_CTAS = 2
+_MIN_CTAS = 2  # with fewer CTAs, computing it once saves little of the time of all SMs
 _MIN_SHARE = 0.1
 
 

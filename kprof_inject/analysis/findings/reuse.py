@@ -20,12 +20,9 @@ from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
-# Maximum number of elements of a CTA's accumulator: half of an SM's 64 K registers (H100).
-_MAX_TILE = 256 * 128
-# The L2 is 0.9 to 1.0 times as busy as DRAM if it delivers what DRAM gives it once (H100).
-_MIN_ABOVE_DRAM = 1.2
-# Twice the tile halves the loads of an operand only if two CTAs load the same.
-_MIN_LOADS = 2
+_MAX_TILE = 256 * 128  # maximum number of elements of a CTA's accumulator: half of an SM's 64 K registers (H100)
+_MIN_ABOVE_DRAM = 1.2  # the L2 is 0.9 to 1.0 times as busy as DRAM if it delivers what DRAM gives it once (H100)
+_MIN_LOADS = 2  # twice the tile halves the loads of an operand only if two CTAs load the same
 _TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
 _MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
 _HALF = 0.48
@@ -109,8 +106,7 @@ _OTHER_PASS = (
     "little at a time that the L2, or its registers, hold it until the next pass"
 )
 _MIN_PASSES = 1.5  # on average over the bytes: some may be read once
-# Tiles of a matmul in a good order read each operand once or twice from DRAM.
-_MIN_REREAD = 2.0
+_MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
 # With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
 _MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
@@ -169,8 +165,7 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         return
 
 
-# A smaller part of DRAM's reads is noise, or what CTAs of one wave read at the same time.
-_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
+_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0  # less of DRAM's reads is noise, or what a wave's CTAs read at once
 
 
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:

@@ -31,8 +31,7 @@ from kprof_inject.ttgir.types import types_of
 
 _SECTOR_BYTES = 32
 _MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
-# Parts that a condition on loaded data may hide, of the elements and of the iterations.
-_POSSIBLY_HIDDEN, _POSSIBLY_MASKED = 0.9, 0.9
+_POSSIBLY_HIDDEN, _POSSIBLY_MASKED = 0.9, 0.9  # of the elements, and of the iterations, by loaded data
 _MAX_CHAIN = 32
 _SELECT, _STORE = "arith.select", "tt.store"
 # Constants that are added to what a softmax keeps, and to what it hides: -inf, or a number such as -1.0e+06.
@@ -339,8 +338,7 @@ def _discarded(mask: Mask, one: CountedOperation) -> float:
     return 1 - float(needed.sum()) / max(float(ways.sum()), 1.0)
 
 
-# Masked lanes take as long as others: a tile that is larger than its data computes for nothing.
-_MIN_PADDED = 0.2
+_MIN_PADDED = 0.2  # masked lanes take as long as others: a tile that is larger than its data computes for nothing
 
 
 @row

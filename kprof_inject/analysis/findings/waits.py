@@ -26,10 +26,8 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polling_loops
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
-# Warps of healthy kernels wait as long for data or at barriers.
-_MIN_SHARE = 0.25
-# A launch whose busiest unit has more to do gains little from earlier loads.
-_MAX_BUSY = 0.75
+_MIN_SHARE = 0.25  # warps of healthy kernels wait as long for data or at barriers
+_MAX_BUSY = 0.75  # a launch whose busiest unit has more to do gains little from earlier loads
 _MIN_GAIN = 0.1
 
 
@@ -171,8 +169,7 @@ def _base_of(uses: Uses, access: Operation) -> str:
     return next(iter(operand_names(base)), "")
 
 
-# An operation of fewer elements is a lock or a counter of a CTA.
-_MIN_ELEMENTS = 32
+_MIN_ELEMENTS = 32  # an operation of fewer elements is a lock or a counter of a CTA
 # Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
 _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
 # Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
@@ -183,10 +180,8 @@ _QUEUES = "lg_throttle", "drain"
 # Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
 _FENCE, _MIN_FENCES = "membar", 0.1
 _ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
-# CTAs that update an address less often seldom do so at the same time.
-_MANY_UPDATES = 32
-# Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
-_MIN_UNEXPLAINED = 0.5
+_MANY_UPDATES = 32  # CTAs that update an address less often seldom do so at the same time
+_MIN_UNEXPLAINED = 0.5  # of the time, by any unit: atomic operations may limit such a launch without counters
 
 
 @row

@@ -21,12 +21,9 @@ _WIDENING = frozenset(("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp
 _COPY = "ttg.async_copy_global_to_local"
 _BYTE, _HALF_BITS, _FLOAT_BITS, _DOUBLE = 8, 16, 32, "f64"
 _MIN_WIDE = 0.1  # of the bytes that a launch moves
-# Without the conversion, operands are copied past the registers, and shared memory has half of their bytes, or less.
-_CONVERTED = 0.9
-# Functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate.
-_OF_DOUBLES = 0.8
-# It only applies to fp8 dots on sm_90 (Triton, language/semantic.py).
-_IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
+_CONVERTED = 0.9  # unconverted, operands pass the registers by and take half of shared memory, or less
+_OF_DOUBLES = 0.8  # functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate
+_IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")  # only for fp8 dots on sm_90 (Triton, language/semantic.py)
 
 
 @row

@@ -249,8 +249,7 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
 _WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:\[[^\]]*\](?:, )?)*\])")
 # Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
 _SWIZZLE = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|transposed) = (\w+)|(\d+:\+\d+)")
-# The generic form prints numbers: TritonAttrDefs.td, MemSemantic.
-_ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")
+_ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")  # numbers in the generic form: MemSemantic
 _ORDER = re.compile(r"\b(relaxed|acquire|release|acq_rel)\b|\bsem = (\d)")
 _PENDING = re.compile(r"\bpendings = (\d+)")
 

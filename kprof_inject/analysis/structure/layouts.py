@@ -258,8 +258,7 @@ def _operand_steps(operand: int, parent: str, k_width: int, shape: Sequence[int]
     return [*matrix, *warps, ("register", along_k, None), ("register", operand, None)]
 
 
-# NVIDIA's shared memory gives each bank one word in a cycle: CUDA C++ Programming Guide, "Shared Memory".
-_BANKS, _WORD_BYTES = 32, 4
+_BANKS, _WORD_BYTES = 32, 4  # a word of each bank in a cycle: CUDA C++ Programming Guide, "Shared Memory"
 _LANES, _LANE_BITS = 32, 5
 _MAX_ELEMENTS = 1 << 18  # larger tensors are not evaluated, to bound time and memory
 
