@@ -66,13 +66,11 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     name = min(shared)
     left_a, left_b = ([runs for runs in side if runs.name == name] for side in (a, b))
     called = distinct_runs([*left_a, *left_b])
+    what = f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
+    what += f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}"
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
-    by_name = f"pair them by name: --renamed {printable(old)}={printable(new)}"
-    return KprofError(
-        f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
-        f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
-        hint=by_name if old != new else "select launches of one grid on each side with --launch",
-    )
+    hint = f"pair them by name: --renamed {printable(old)}={printable(new)}"
+    return KprofError(what, hint=hint if old != new else "select launches of one grid on each side with --launch")
 
 
 def _shortened(words: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, accesses_of_a_byte, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, Waste, found, no_memory_waits, row, rule
 from kprof_inject.analysis.findings.in_flight import MIN_ITERATIONS, may_load_ahead
-from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import max_repeats
@@ -112,17 +111,12 @@ def lock(evidence: Evidence) -> Results:
     share = min(max(spins, sampled), 1.0)
     if not locks or share < MIN_SHARE:
         return
-    yield found(
-        evidence,
-        # CTAs that do not wait for their turn also overlap.
-        min(evidence.bound_of(share), 1 - evidence.necessary()),
-        text=f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} "
-        "succeeds; one CTA at a time holds the lock",
-        advice="do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a "
-        "second kernel or the last CTA adds them up)",
-        figures={"waiting": share},
-        at=locks,
-    )
+    gain = min(evidence.bound_of(share), 1 - evidence.necessary())  # CTAs that do not wait for their turn also overlap
+    text = f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} succeeds; "
+    text += "one CTA at a time holds the lock"
+    advice = "do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a second "
+    advice += "kernel or the last CTA adds them up)"
+    yield found(evidence, gain, text, advice, {"waiting": share}, at=locks)
 
 
 @rule(idle="warps")
@@ -192,7 +186,10 @@ def atomics(evidence: Evidence) -> Iterator[Waste]:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        repeats, updates, removed = _repeats(access), accesses_of_a_byte(access, one.times), {L2: 1.0, SHARED: 1.0}
+        repeats, updates, removed = None, accesses_of_a_byte(access, one.times), {L2: 1.0, SHARED: 1.0}
+        if access.address is not None:
+            with suppress(TooLarge):
+                repeats = max_repeats(access.address, access.shape)
         # No element waits for another of its CTA, and few for other CTAs' elements.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
         gain = evidence.max_gain(removed)
@@ -227,24 +224,13 @@ def _request_share(evidence: Evidence) -> float:
 
 def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
     if repeats is None:
-        return "", (
-            "combine elements with one address in the CTA first, if there are many (the addresses are unknown here): a "
-            "reduction (tl.sum), or a histogram (tl.histogram, or comparisons with each bin)"
-        )
+        advice = "combine elements with one address in the CTA first, if there are many (the addresses are unknown "
+        return "", f"{advice}here): a reduction (tl.sum), or a histogram (tl.histogram, or comparisons with each bin)"
     if repeats > 1:
-        return f", up to {repeats} of them at one address", (
-            "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
-            "for it"
-        )
+        advice = "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic "
+        return f", up to {repeats} of them at one address", f"{advice}operation for it"
     if updates == 1:
         return ", and each address once", "store instead, as no two updates share an address"
-    return ", each at an address of its own", (
-        "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
-        "SMs), or store what each CTA computes, and combine it in a second kernel"
-    )
-
-
-def _repeats(access: Access) -> int | None:
-    with suppress(TooLarge):
-        return max_repeats(access.address, access.shape) if access.address is not None else None
-    return None
+    advice = "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for "
+    advice += "all SMs), or store what each CTA computes, and combine it in a second kernel"
+    return ", each at an address of its own", advice
