@@ -56,7 +56,6 @@ class PlaceSlope(Struct, frozen=True):
     time_share: float | None = None
     """The part of the warps' time in it, if it was recorded."""
     index: int | None = None
-    """The index of the same scope in the recorded launch's table."""
     distinct_name: str = ""
     """The scope's name with its site, if other places of the experiment have the same name."""
 
@@ -224,14 +223,10 @@ def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
     return np.array(ctas["cta"][found], np.int32)
 
 
-Counts = Sequence[float | None]
-"""How often each scope of a table is executed."""
-
-
 def executions(
     table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
-) -> tuple[Counts, Counts]:
-    """Count executions by the mean CTA, and by the last chain of CTAs; the device holds ``slots`` CTAs at once.
+) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """Count each scope's executions by the mean CTA, and by the last chain of CTAs; the device holds ``slots`` of them.
 
     The records of ``timeline`` count, or the kernel's arguments where records are missing.
     """

@@ -308,8 +308,7 @@ def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | N
 
 _SEVERAL_LINES = re.compile(r"\d-\d+\)$")
 
-_Time = tuple[float, float | None]
-"""Time at a source line on one side, and half of its 95 % interval by sampling."""
+_Time = tuple[float, float | None]  # at a source line on one side, and half of its 95 % interval by sampling
 _Times = Mapping[SourceLine | None, _Time]
 
 

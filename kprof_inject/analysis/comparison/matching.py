@@ -89,7 +89,6 @@ class ScopeIdentity(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     partition: str = ""
-    """Name of the partition that runs it, if the kernel has any."""
     distinct_name: str = ""
     """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
@@ -163,9 +162,9 @@ def code_of(text: SourceText, place: str) -> str:
     return " ".join((line.partition("#")[0].strip() or line).split())
 
 
-_Key = Callable[[ScopeIdentity], Hashable]
-"""Returns None if the key does not apply to a scope."""
+_Key = Callable[[ScopeIdentity], Hashable]  # returns None if the key does not apply to a scope
 
+# Keys of scopes with matched parents, or outermost in the same partition; most reliable first.
 _WITHIN_PARENT: tuple[_Key, ...] = (
     lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.info.label, scope.lines),
     lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.sort, scope.lines),
@@ -175,15 +174,13 @@ _WITHIN_PARENT: tuple[_Key, ...] = (
     lambda scope: (scope.place, scope.info.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
     lambda scope: (scope.place, scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
-"""Keys of scopes with matched parents, or outermost in the same partition; most reliable first."""
-
+# Keys of scopes anywhere in the kernel; most reliable first.
 _ANYWHERE: tuple[_Key, ...] = (
     lambda scope: (scope.info.kind, scope.steady_name, scope.info.label, scope.lines) if scope.lines else None,
     lambda scope: (scope.info.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
     lambda scope: (scope.info.kind, scope.steady_name, scope.steady_label),
     lambda scope: (scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
-"""Keys of scopes anywhere in the kernel; most reliable first."""
 
 
 def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> ScopeMatching:

@@ -49,7 +49,6 @@ class Judged(Struct, frozen=True):
     change: Change | None = None
     cycles: Change | None = None
     other_clock: bool = False
-    """True if the clocks of both sides differ."""
 
     @property
     def changed(self) -> bool:

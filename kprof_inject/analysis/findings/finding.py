@@ -34,13 +34,11 @@ class Finding(Struct, frozen=True):
     rule: str
     """Name of the cause: mostly the name of the rule that found it."""
     scope: str | None
-    """Name of the scope concerned, if any."""
     share: float
     """The part of the launch's time that it explains, 0 to 1: an upper bound of the gain from removing it."""
     text: str
     advice: str
     figures: Figures
-    """Numbers in ``text``."""
     index: int | None = None
     """Index of ``scope`` in the launch's table, as names need not be unique."""
     lines: tuple[int, ...] = ()

@@ -43,7 +43,6 @@ class Demand(Struct, frozen=True):
     """The elements of a value that results need."""
 
     mask: Mask
-    """True for the elements that are needed."""
     deciding: tuple[Operation, ...] = ()
     """The selects and stores that decide on the mask."""
     chosen: tuple[Operation, ...] = ()

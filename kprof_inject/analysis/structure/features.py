@@ -85,7 +85,6 @@ class Feature:
     facts: Mapping[str, Fact]
     """Properties by their names, which are those of their changes (``structural_changes``), without unknown ones."""
     operations: tuple[Operation, ...] = field(compare=False)
-    """All its occurrences."""
 
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"

@@ -32,7 +32,6 @@ class StructuralChange(Struct, frozen=True):
     id: str
     """One word for programs."""
     text: str
-    """What changed, without the place."""
     kind: Kind | None = None
     """Like ``line``, None if the change is about the whole kernel or a loop."""
     line: Line | None = None
@@ -234,9 +233,6 @@ _ALIAS = re.compile(rf"{STRING}|(?<![\w@])#[\w$.-]+")
 _ALIAS_DEFINITION = re.compile(r"#[\w$.-]+ =")
 _MAX_LAYOUT = 10_000  # characters; in a hostile file, layouts may double with each alias
 
-LinePair = tuple[int | None, int | None]
-"""Numbers of a line in A and of the one that replaces it in B, from 1; None where a side has none."""
-
 
 class _CodeLine(Struct, frozen=True):
     number: int
@@ -247,10 +243,13 @@ class _CodeLine(Struct, frozen=True):
     """Results and arguments among ``names``."""
 
 
-def differing_lines(a: Module, b: Module) -> list[LinePair]:
-    """Return the lines with other code or values; locations, comments, records and names do not count as code."""
+def differing_lines(a: Module, b: Module) -> list[tuple[int | None, int | None]]:
+    """Return the numbers in A and B of lines with other code or values, from 1.
+
+    Locations, comments, records and names do not count as code.
+    """
     lines_a, lines_b = _code_of(a), _code_of(b)
-    found: list[LinePair] = []
+    found: list[tuple[int | None, int | None]] = []
     b_of: dict[str, str] = {}
     a_of: dict[str, str] = {}
     matcher = SequenceMatcher(None, [line.text for line in lines_a], [line.text for line in lines_b])
