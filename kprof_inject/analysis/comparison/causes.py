@@ -16,6 +16,13 @@ from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, Kern
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.waves import Waves
 
+MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
+_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
+_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
+_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
+_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
+
 
 class Explanation(Struct, frozen=True):
     """Part of a launch's change that its scopes explain."""
@@ -118,14 +125,6 @@ def net_cta_change_ns(diff: KernelDiff) -> float | None:
     """Return the change of a warp's time in a CTA, without records; None for partitions, which run in parallel."""
     has_partitions = any(scope.b.partition for scope in diff.unjudged)
     return None if has_partitions else diff.sides.both(lambda launch: launch.net_cta_ns).change
-
-
-MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
-_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
-_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
-_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
-_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
-_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
 class Place(Enum):

@@ -26,6 +26,9 @@ MIN_SHARE = 0.10
 apart (H200)."""
 
 Figures = Mapping[str, float | int | str]
+_MIN_LIKELY = 0.05  # a smaller gain is within the noise of most measurements
+_GAIN_MARGIN = 1.05  # less work mostly saves a little more, as caches and queues are less full
+_BEHIND_BUSY_UNIT = 0.5  # warps mostly wait anyway for a unit that limits the launch and keeps its work
 
 
 class Finding(Struct, frozen=True):
@@ -179,9 +182,6 @@ def no_memory_waits(evidence: Evidence) -> Unjudged | None:
     return Unjudged("its warps wait for memory to change for most of their time", "")
 
 
-_MIN_LIKELY = 0.05  # a smaller gain is within the noise of most measurements
-
-
 class Waste(Struct, frozen=True):
     """Work of a launch that its results do not need, by one cause, done by ``operations``."""
 
@@ -214,10 +214,6 @@ def row(judge: Callable[[Evidence], Iterator[Waste]]) -> Rule:
                 yield replace(finding, likely=likely, removed=waste.removed)
 
     return rule()(wraps(judge)(findings))
-
-
-_GAIN_MARGIN = 1.05  # less work mostly saves a little more, as caches and queues are less full
-_BEHIND_BUSY_UNIT = 0.5  # warps mostly wait anyway for a unit that limits the launch and keeps its work
 
 
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:

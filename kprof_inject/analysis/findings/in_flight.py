@@ -34,6 +34,31 @@ MIN_COPIED_BYTES = 4
 _POINTERS = f"let pointers advance by a constant and read at least {MIN_COPIED_BYTES} contiguous bytes"
 _MAX_LOADS = 8  # all loads of a loop mostly have one reason
 _MIN_LOAD_BYTES = 1024  # a smaller load is not an operand of a dot
+MIN_ITERATIONS = 4
+"""Without several, no iteration loads ahead for the next."""
+_MAX_WARPS = 16  # a quarter of an SM's 64 warps hides latency only if each has several accesses in flight
+# Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
+# of 4 warps on an SM won 27 to 50 % with more.
+_MAX_WARPS_OF_DOTS = 4.5
+_SHORT_CTA_NS = 2_000  # a CTA needs about 1 us for its start, its first load from DRAM and its end (H100)
+_MAX_CTA_BYTES = 8 << 10  # CTAs that move more spend their time with it
+_MIN_WAVES = 4
+_MAX_OF_CTA = 0.75  # part of the instructions that blocks of four times the size would not execute
+_MIN_SHARE = 0.2
+_MIN_ELEMENTS_PER_THREAD = 4  # with fewer elements, a thread cannot share them with threads of other warps
+_MAX_NUM_WARPS = 16
+_WARPS_OF_GROUP = 4
+_MAX_BUSY = 0.75  # more warps keep a unit that is busier than this only a little busier
+# Reasons why warps wait that more warps would not hide, as they share what they wait for.
+_SHARED_REASONS = frozenset(
+    ("no_instructions", "math_pipe_throttle", "lg_throttle", "mio_throttle", "tex_throttle", "drain", "sleeping")
+)
+# What takes less of the resource that limits the CTAs on an SM.
+_LESS_OF = {
+    "registers": "smaller tiles with as many warps, or fewer registers (maxnreg)",
+    "shared memory": "smaller tiles, or fewer stages (num_stages)",
+}
+_DRAM_LATENCY_S = 0.7e-6  # latency of a load from DRAM under load: 0.6 to 0.9 us on an H100
 
 
 @rule(names=("not-pipelined", "too-few-stages"))
@@ -129,14 +154,13 @@ def _too_few_stages(evidence: Evidence, roof: Roof, pipeline: CopyPipeline) -> R
     # Other warps wait at the barrier that follows.
     stalls = evidence.stalls
     at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])) if stalls else 0.0
-    share_with_barriers = min(share + at_barriers, evidence.max_gain())
+    most = min(share + at_barriers, evidence.max_gain())
     text = f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
     text += f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
     text += "little"
     figures = {"waiting": waited, "depth": pipeline.depth, "more_stages": more}
     figures |= {"bytes_in_flight_per_sm": copies.bytes_per_sm(), "stage_bytes": copies.stage_bytes}
-    found_at, name = roof.index, "too-few-stages"
-    yield found(evidence, share_with_barriers, text, advice, figures, likely=share, scope=found_at, name=name)
+    yield found(evidence, most, text, advice, figures, likely=share, scope=roof.index, name="too-few-stages")
 
 
 def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
@@ -155,33 +179,6 @@ def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
     waited = sum(line.reasons.get(FOR_MEMORY, 0) for line in evidence.stalls.lines if line.line in at_waits)
     whole = sum(line.samples for line in evidence.stalls.lines if line.line in inside)
     return waited / whole if whole else None
-
-
-MIN_ITERATIONS = 4
-"""Without several, no iteration loads ahead for the next."""
-_MAX_WARPS = 16  # a quarter of an SM's 64 warps hides latency only if each has several accesses in flight
-# Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
-# of 4 warps on an SM won 27 to 50 % with more.
-_MAX_WARPS_OF_DOTS = 4.5
-_SHORT_CTA_NS = 2_000  # a CTA needs about 1 us for its start, its first load from DRAM and its end (H100)
-_MAX_CTA_BYTES = 8 << 10  # CTAs that move more spend their time with it
-_MIN_WAVES = 4
-_MAX_OF_CTA = 0.75  # part of the instructions that blocks of four times the size would not execute
-_MIN_SHARE = 0.2
-_MIN_ELEMENTS_PER_THREAD = 4  # with fewer elements, a thread cannot share them with threads of other warps
-_MAX_NUM_WARPS = 16
-_WARPS_OF_GROUP = 4
-_MAX_BUSY = 0.75  # more warps keep a unit that is busier than this only a little busier
-# Reasons why warps wait that more warps would not hide, as they share what they wait for.
-_SHARED_REASONS = frozenset(
-    ("no_instructions", "math_pipe_throttle", "lg_throttle", "mio_throttle", "tex_throttle", "drain", "sleeping")
-)
-# What takes less of the resource that limits the CTAs on an SM.
-_LESS_OF = {
-    "registers": "smaller tiles with as many warps, or fewer registers (maxnreg)",
-    "shared memory": "smaller tiles, or fewer stages (num_stages)",
-}
-_DRAM_LATENCY_S = 0.7e-6  # latency of a load from DRAM under load: 0.6 to 0.9 us on an H100
 
 
 @rule(no_memory_waits, all_ctas)

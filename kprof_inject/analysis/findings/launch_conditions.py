@@ -34,6 +34,25 @@ from kprof_inject.timeline.waves import Ending, launch_duration_ns, queued_ns
 from kprof_inject.ttgir.dialect import CALL
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 
+# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work. Warps of
+# one CTA share an SM's units and differ by a few percent.
+_NOTABLE = 1.25
+_WAYS = {
+    REVERSED: "those with the largest program ids (count down)",
+    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
+    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
+    "down)",
+}
+_MIN_OF_LONGEST_FIRST = 0.7  # an order that wins a smaller part of what the longest first would win is not worth naming
+_MAX_CHAIN = 16
+_MIN_LAUNCHING = 0.25  # of a longer launch, the kernel itself leaves more to win
+_MIN_THROTTLED = 0.10  # the clock rate follows the load; any busy device runs up to 10 % below nominal
+_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}  # units that draw much power from this utilization on
+_MIN_WARPS = 3  # with two warps, a difference does not show which of them waits for the other
+_MAX_RATIO = 100  # the shorter time is then mostly the cost of the records, so the ratio means nothing
+# One thread runs these for its CTA or partition, and writes of scalars.
+_OF_ONE_WARP = ("ttng.arrive_barrier", "ttng.async_tma_", "ttng.barrier_expect", "ttng.tc_gen5_")
+
 
 @rule(no_memory_waits, all_ctas, uses_records=False, idle="SMs")
 def low_fill(evidence: Evidence) -> Results:
@@ -104,11 +123,6 @@ def tail(evidence: Evidence) -> Results:
     yield found(evidence, ending.count_share, text, advice, figures)
 
 
-# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work. Warps of
-# one CTA share an SM's units and differ by a few percent.
-_NOTABLE = 1.25
-
-
 @rule(cta_times, uses_records=False, idle="SMs")
 def uneven_ctas(evidence: Evidence) -> Results:
     """Yield a long last CTA that leaves SMs idle, or other CTAs' slots of them."""
@@ -160,16 +174,6 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     return {name: 1 - queued_ns(ctas[order], slots_per_sm) / duration_ns for name, order in orders.items()}
 
 
-_WAYS = {
-    REVERSED: "those with the largest program ids (count down)",
-    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
-    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
-    "down)",
-}
-_MIN_OF_LONGEST_FIRST = 0.7  # an order that wins a smaller part of what the longest first would win is not worth naming
-_MAX_CHAIN = 16
-
-
 def _by_last_cta(evidence: Evidence) -> str:
     """Return the place of an atomic operation by which one CTA is chosen to run a loop; empty if there is none."""
     inside = (owner for loop in evidence.loops for owner in loop.ancestors())
@@ -198,9 +202,6 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     return by_order, f"start the longest CTAs first{way}; see why {cta} has more work than others"
 
 
-_MIN_LAUNCHING = 0.25  # of a longer launch, the kernel itself leaves more to win
-
-
 @rule(uses_records=False)
 def short_launch(evidence: Evidence) -> Results:
     """Yield a launch of which an empty one takes a notable part, whatever the kernel does."""
@@ -215,10 +216,6 @@ def short_launch(evidence: Evidence) -> Results:
     advice = "fuse it with the kernel before or after it, or do the work of several launches in one"
     figures, likely = {"launch_ns": launch_ns, "empty_ns": empty_ns}, share / 2  # the remaining kernel takes longer
     yield found(evidence, share, text, advice, figures, likely=likely)
-
-
-_MIN_THROTTLED = 0.10  # the clock rate follows the load; any busy device runs up to 10 % below nominal
-_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}  # units that draw much power from this utilization on
 
 
 def throttled(evidence: Evidence) -> Iterator[Finding]:
@@ -237,10 +234,6 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     advice = "compare variants by cycles, not by time; check the power limit, or move fewer bytes, which saves power"
     figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
     yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")
-
-
-_MIN_WARPS = 3  # with two warps, a difference does not show which of them waits for the other
-_MAX_RATIO = 100  # the shorter time is then mostly the cost of the records, so the ratio means nothing
 
 
 class _Apart(Struct, frozen=True):
@@ -324,10 +317,6 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
     slow: dict[str, float | str] = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist()))}
     figures = slow | {"slow_warps": len(apart.few), "mean_ns": few_ns, "other_mean_ns": many_ns}
     return found(evidence, share, text, advice, figures, scope=scope.index)
-
-
-# One thread runs these for its CTA or partition, and writes of scalars.
-_OF_ONE_WARP = ("ttng.arrive_barrier", "ttng.async_tma_", "ttng.barrier_expect", "ttng.tc_gen5_")
 
 
 def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> str | None:

@@ -26,6 +26,20 @@ from kprof_inject.ttgir.nodes import Operation
 _MIN_OVERLAP = 0.5  # smaller overlaps are halos of tiles
 _MIN_AGAIN = 0.1  # of the bytes that are loaded
 _KEPT_BYTES_OF_THREAD = 512  # of a row, besides what a thread computes with: half of its 255 registers
+_OF_TILES = 0.3  # shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable
+_OF_ITERATIONS = (
+    "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
+    "index), or load it in an outer loop over groups"
+)
+_NEAR = 0.3  # a window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers
+_OF_NEIGHBOURS = (
+    "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
+    "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"
+)
+_ONE_LOOP = (
+    "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
+    "rescaled sum, sums of x and of x * x)"
+)
 
 
 class Moved(Struct, frozen=True):
@@ -107,9 +121,6 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, operations, certainty=certainty)
 
 
-_OF_TILES = 0.3  # shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable
-
-
 def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
     load, first = again.moved.operation, again.first.operation
     is_of_dot = load.traits.starts_async or (load.loop and any(one.traits.is_dot for one in load.loop.walk()))
@@ -180,28 +191,11 @@ def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
 
 
-_OF_ITERATIONS = (
-    "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
-    "index), or load it in an outer loop over groups"
-)
-_NEAR = 0.3  # a window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers
-_OF_NEIGHBOURS = (
-    "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
-    "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"
-)
-
-
 def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
     each = round(each_bytes(evidence, loads))
     if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
         return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
     return f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
-
-
-_ONE_LOOP = (
-    "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
-    "rescaled sum, sums of x and of x * x)"
-)
 
 
 @row

@@ -29,6 +29,23 @@ from kprof_inject.ttgir.dialect import traits_of
 from kprof_inject.ttgir.loops import pipeline_of
 
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
+# Scopes around operations or lines, which the user may have named.
+_NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
+_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
+_WORD = re.compile(r"[a-z]+")
+_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
+_MIN_PHASE = 0.20  # the start and end of a matmul with 16 iterations take 8 % and 7 % (H200, the demo's capture)
+_MIN_ITERATIONS = 3  # if all loops of a kernel run once or twice, the code around them may be its main work
+_MAJORITY = 0.5  # if recorded scopes cover less of a phase, most of it is still unexplained
+
+PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
+_NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
+_MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
+_MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
+_FILL_LESS_OFTEN = (
+    "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
+    "loads wait for"
+)
 
 
 def _recorded(table: ScopeTable, *kinds: str) -> bool:
@@ -62,13 +79,6 @@ def _unrecorded_before(table: ScopeTable, index: int) -> str | None:
 def _path(scope: Scope) -> tuple[int, ...]:
     numbers = _NUMBERED.fullmatch(scope.label or scope.name)
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
-
-
-# Scopes around operations or lines, which the user may have named.
-_NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
-_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
-_WORD = re.compile(r"[a-z]+")
-_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
 def is_wait(scope: Scope) -> bool:
@@ -141,13 +151,6 @@ def _wait_ns(evidence: Evidence, loop: int) -> float | None:
     return sum(scopes[index].total_ns or 0 for index in waits) / count if count else None
 
 
-_MIN_PHASE = 0.20  # the start and end of a matmul with 16 iterations take 8 % and 7 % (H200, the demo's capture)
-_MIN_ITERATIONS = 3  # if all loops of a kernel run once or twice, the code around them may be its main work
-_MAJORITY = 0.5  # if recorded scopes cover less of a phase, most of it is still unexplained
-
-PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
-
-
 @rule(idle="warps", names=(PROLOGUE, EPILOGUE, FIRST_ITERATIONS))
 def loop_phases(evidence: Evidence) -> Results:
     """Yield long phases before and after all loops, and loops whose first iterations are slow."""
@@ -214,15 +217,6 @@ def _phase(
 def _unjudged(evidence: Evidence, name: str) -> Iterator[Unjudged]:
     unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
     return _missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
-
-
-_NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
-_MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
-_MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
-_FILL_LESS_OFTEN = (
-    "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
-    "loads wait for"
-)
 
 
 def _first_iterations(evidence: Evidence) -> Results:

@@ -26,6 +26,22 @@ from kprof_inject.ttgir.types import types_of
 
 _MIN_EXTRA = 0.25  # a smaller part of the sectors, or of the cycles of the L1, is not worth an edit
 _MAX_FEW = 0.1  # fewer of all sectors that were counted are a few
+_WIDEST_BYTES = layouts.MAX_ACCESS_BITS // 8
+_STREAMING = 0.7  # with DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses
+_MAX_NAMES = 4
+_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
+_OTHER_SHAPE = (
+    "let neighbouring threads access neighbouring addresses: load tiles whose last dimension runs along the contiguous "
+    "dimension of the tensor, or store the tensor transposed"
+)
+# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
+_REST_OF_COPY = 0.5
+_TRANSPOSED = (
+    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
+    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
+)
+_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
+_BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 
 @row
@@ -54,12 +70,6 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
         removed = {SHARED: 0.5, L2: 0.5, DRAM: 0.5}
         # Few programs can choose their indices.
         yield Waste(f"uncoalesced access: {text}", advice, removed, scattered, certainty=1 / 6)
-
-
-_WIDEST_BYTES = layouts.MAX_ACCESS_BITS // 8
-_STREAMING = 0.7  # with DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses
-_MAX_NAMES = 4
-_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
 
 
 @row
@@ -168,12 +178,6 @@ def _lanes_run_along(evidence: Evidence, operation: Operation, access: Access) -
     return long[0] if along is None and len(long) == 1 else along
 
 
-_OTHER_SHAPE = (
-    "let neighbouring threads access neighbouring addresses: load tiles whose last dimension runs along the contiguous "
-    "dimension of the tensor, or store the tensor transposed"
-)
-
-
 def _directions(evidence: Evidence, operation: Operation, access: Access) -> tuple[str, str]:
     along = _lanes_run_along(evidence, operation, access)
     step = step_along(access, along) if along is not None else None
@@ -244,16 +248,6 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
         text += "warp access the same bank, or less than its 4 bytes"
         figures = {"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0}
         yield Waste(text, advice, {SHARED: removed}, (one.operation,), time_share=share, figures=figures)
-
-
-# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
-_REST_OF_COPY = 0.5
-_TRANSPOSED = (
-    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
-    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
-)
-_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
-_BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 
 @row

@@ -9,14 +9,7 @@ from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import union
-from kprof_inject.analysis.structure.values import (
-    Uses,
-    accumulation_of,
-    independent_operations,
-    invariant_operations,
-    program_ids,
-    varying_names,
-)
+from kprof_inject.analysis.structure import values
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of
@@ -27,6 +20,17 @@ from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
 _MAX_OVERLAP = 0.75  # ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four then overlap
 _REDUCTION = "tt.reduce"
 _MIN_ITERATIONS = 4  # one reduction is left after the loop, and accumulators for all elements take registers
+_EXTREMES = frozenset(
+    ("arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf", "arith.maxsi", "arith.minsi")
+)
+_MIN_CTAS = 2  # with fewer CTAs, computing it once saves little of the time of all SMs
+_MIN_SHARE = 0.1
+_SUMS = ("arith.addf", "arith.addi", "math.fma")
+_PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
+_REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
+_LINEAR = frozenset(
+    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
+)
 
 
 @row
@@ -40,8 +44,8 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
     for loop in evidence.loops:
         stored = union(one.touched for one in stores if loop in one.operation.ancestors())
         seen.update(one.operation for one in loads if common_bytes(one.touched, stored))  # each may load other values
-        repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
-        varying = varying_names(module, loop)
+        repeated = [one for one in values.invariant_operations(module, loop) if one not in seen and _is_costly(one)]
+        varying = values.varying_names(module, loop)
         divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
         divisions = [(one, names) for one, names in divisions if len(names) == 2 and one not in seen]
         divided = [one for one, names in divisions if names[0] in varying and names[1] not in varying]
@@ -91,7 +95,7 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
     module = evidence.module
     for loop in evidence.loops:
         reductions = [one for one in body_of(loop) if one.name == _REDUCTION]
-        sums = [one for one in reductions if accumulation_of(module, loop, one) is not None]
+        sums = [one for one in reductions if values.accumulation_of(module, loop, one) is not None]
         is_running = not sums and _has_running_extreme(module, loop)
         if is_running:  # such as a running maximum, by which a sum is rescaled
             sums = [one for one in reductions if not types_of(one)[-1].shape]
@@ -113,11 +117,6 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, removed, tuple(sums), time, certainty=0.7, figures=figures)
 
 
-_EXTREMES = frozenset(
-    ("arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf", "arith.maxsi", "arith.minsi")
-)
-
-
 def _has_running_extreme(module: Module, loop: Operation) -> bool:
     if any(one.traits.is_dot or one.traits.writes_global for one in loop.walk()):
         return False  # what an iteration needs of its own block is no running value
@@ -127,20 +126,16 @@ def _has_running_extreme(module: Module, loop: Operation) -> bool:
     return any(names & carried and names & reduced for names in combined)
 
 
-_MIN_CTAS = 2  # with fewer CTAs, computing it once saves little of the time of all SMs
-_MIN_SHARE = 0.1
-
-
 @row
 def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield costly arithmetic that CTAs repeat: it depends on no program id, or not on those in which they differ."""
     function = entry_function(evidence.module)
     if function is None or evidence.summary.ctas < _MIN_CTAS:
         return
-    ids = program_ids(function)
+    ids = values.program_ids(function)
     seen = set[Operation]()
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
-        same = independent_operations(evidence.module, function, varying)
+        same = values.independent_operations(evidence.module, function, varying)
         same = [one for one in same if not one.traits.is_constant and not one.traits.reads_global]
         costly = [
             one
@@ -178,7 +173,7 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
                 changed[made] = None
         if not changed:
             continue
-        varying = varying_names(module, loop)
+        varying = values.varying_names(module, loop)
         factors = [one for made in changed for one in _chain(uses, made, body) if _has_invariant(uses, one, varying)]
         moved = [*changed, *(one for one in body if one.name in _REGISTER_MOVES)]
         share = evidence.time_share_of(moved)
@@ -200,7 +195,7 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
     """Yield results of dots that a loop scales by what does not depend on it, before it adds them up."""
     module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
-        carried, varying = set(loop_arguments(module, loop)[1:]), varying_names(module, loop)
+        carried, varying = set(loop_arguments(module, loop)[1:]), values.varying_names(module, loop)
         scaled = dict[Operation, None]()
         for dot in (one for one in body_of(loop) if one.traits.is_dot):
             pending, chain = [dot], list[Operation]()
@@ -245,15 +240,7 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 
 
-_SUMS = ("arith.addf", "arith.addi", "math.fma")
-_PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
-_REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
-_LINEAR = frozenset(
-    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
-)
-
-
-def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
+def _chain(uses: values.Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
     """Yield conversions and products by which a loop's body changes what it loads, from the last to the load."""
     pending = [made]
     while pending:
@@ -275,7 +262,7 @@ def _is_in_shared_memory(dot: Operation, place: int) -> bool:
     return factors_of(dot)[place].kind == "memdesc"
 
 
-def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
+def _has_invariant(uses: values.Uses, product: Operation, varying: Set[str]) -> bool:
     for place, name in enumerate(operand_names(product)[:2] if product.name == _PRODUCT else ()):
         made = uses.origin(product, place)
         # A shared-memory buffer is invariant, but its contents are not.

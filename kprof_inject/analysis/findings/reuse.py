@@ -26,6 +26,22 @@ _MIN_LOADS = 2  # twice the tile halves the loads of an operand only if two CTAs
 _TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
 _MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
 _HALF = 0.48
+_MIN_SHARED_PART = 0.5  # of what CTAs load
+
+_OTHER_ORDER = (
+    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
+    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+)
+# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
+_OTHER_PASS = (
+    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
+    "little at a time that the L2, or its registers, hold it until the next pass"
+)
+_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
+_MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
+# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
+_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
+_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0  # less of DRAM's reads is noise, or what a wave's CTAs read at once
 
 
 @row
@@ -94,23 +110,6 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), operations, time_share=0.0, certainty=0.7)
 
 
-_MIN_SHARED_PART = 0.5  # of what CTAs load
-
-_OTHER_ORDER = (
-    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
-    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
-)
-# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
-_OTHER_PASS = (
-    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
-    "little at a time that the L2, or its registers, hold it until the next pass"
-)
-_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
-_MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
-# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
-_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
-
-
 @row
 def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
@@ -163,9 +162,6 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         removed = {**dict.fromkeys(UNITS_OF_SM, _HALF), L2: _HALF, L2_TO_SM: _HALF}
         yield Waste(text, advice, removed, (dot,), time_share=_HALF, certainty=0.8)
         return
-
-
-_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0  # less of DRAM's reads is noise, or what a wave's CTAs read at once
 
 
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:

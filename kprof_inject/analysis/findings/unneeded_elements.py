@@ -37,6 +37,18 @@ _SELECT, _STORE = "arith.select", "tt.store"
 # Constants that are added to what a softmax keeps, and to what it hides: -inf, or a number such as -1.0e+06.
 _ZERO = re.compile(r"dense<0\.0+e\+00>")
 _HUGE = re.compile(r"dense<(?:0xFF800000|0xFC00|-\d\.\d+e\+(?:0[4-9]|[1-3]\d))>")
+_MAX_USED = 0.5
+_WIDE_KEY_BITS = 64
+_MIN_STEPS = 4  # combining operations at one place from which it counts as a sort
+_FEW_OF_SORT = (
+    "do not sort everything for a few: use tl.topk, or for a handful, repeat tl.max or tl.argmax with earlier results "
+    "masked out"
+)
+_MIN_PADDED = 0.2  # masked lanes take as long as others: a tile that is larger than its data computes for nothing
+_OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"
+_SHORTER_LOOP = (
+    "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
+)
 
 
 class Demand(Struct, frozen=True):
@@ -199,15 +211,6 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if is_sort else 0.4)
 
 
-_MAX_USED = 0.5
-_WIDE_KEY_BITS = 64
-_MIN_STEPS = 4  # combining operations at one place from which it counts as a sort
-_FEW_OF_SORT = (
-    "do not sort everything for a few: use tl.topk, or for a handful, repeat tl.max or tl.argmax with earlier results "
-    "masked out"
-)
-
-
 def _hides_rows(uses: Uses, select: Operation) -> bool:
     # It replaces elements by a constant, and no data of each element decides which.
     if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
@@ -337,9 +340,6 @@ def _discarded(mask: Mask, one: CountedOperation) -> float:
     return 1 - float(needed.sum()) / max(float(ways.sum()), 1.0)
 
 
-_MIN_PADDED = 0.2  # masked lanes take as long as others: a tile that is larger than its data computes for nothing
-
-
 @row
 def padding(evidence: Evidence) -> Iterator[Waste]:
     """Yield tiles with a notable part outside of the data: units compute elements that are masked."""
@@ -373,9 +373,3 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     advice, time_share = _SHORTER_LOOP if ends_early else _OTHER_TILE, share if is_limit else 0.0
     operations = tuple(one.operation for one, *_ in tiles)
     yield Waste(text, advice, dict.fromkeys(units, share), operations, time_share, certainty=0.8)
-
-
-_OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"
-_SHORTER_LOOP = (
-    "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
-)

@@ -28,6 +28,19 @@ from kprof_inject.ttgir.ssa_values import operand_names, result_names
 _MIN_SHARE = 0.25  # warps of healthy kernels wait as long for data or at barriers
 _MAX_BUSY = 0.75  # a launch whose busiest unit has more to do gains little from earlier loads
 _MIN_GAIN = 0.1
+_MIN_ELEMENTS = 32  # an operation of fewer elements is a lock or a counter of a CTA
+# Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
+_MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
+_MIN_TIME_APART = 0.25
+# Reasons of warps that wait because accesses before theirs are not done: atomic operations that no warp awaits fill
+# these queues.
+_QUEUES = "lg_throttle", "drain"
+# Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
+_FENCE, _MIN_FENCES = "membar", 0.1
+_ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
+_MANY_UPDATES = 32  # CTAs that update an address less often seldom do so at the same time
+_MIN_UNEXPLAINED = 0.5  # of the time, by any unit: atomic operations may limit such a launch without counters
 
 
 @rule()
@@ -161,21 +174,6 @@ def _base_of(uses: Uses, access: Operation) -> str:
     while (made := uses.maker(base, 0)) is not None:
         base = made
     return next(iter(operand_names(base)), "")
-
-
-_MIN_ELEMENTS = 32  # an operation of fewer elements is a lock or a counter of a CTA
-# Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
-_MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
-# Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
-_MIN_TIME_APART = 0.25
-# Reasons of warps that wait because accesses before theirs are not done: atomic operations that no warp awaits fill
-# these queues.
-_QUEUES = "lg_throttle", "drain"
-# Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
-_FENCE, _MIN_FENCES = "membar", 0.1
-_ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
-_MANY_UPDATES = 32  # CTAs that update an address less often seldom do so at the same time
-_MIN_UNEXPLAINED = 0.5  # of the time, by any unit: atomic operations may limit such a launch without counters
 
 
 @row
