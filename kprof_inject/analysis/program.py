@@ -189,7 +189,35 @@ class Report:
     @cached_property
     def program(self) -> Program:
         """The kernels of the launches; raises ``KprofError`` if the file of other work is damaged."""
-        return _program_of(self.launches, self.captured)
+        # A process has one folder for each variant, however often it launches it.
+        by_folder: dict[Path, _Variant] = {}
+        for report in self.launches:
+            kernel = report.launch.kernel
+            by_folder.setdefault(kernel.folder, _Variant(kernel)).reports.append(report)
+        chosen = {(report.launch.kernel.folder, report.launch.index) for report in self.launches}
+        for launch in self.captured:
+            if (launch.kernel.folder, launch.index) not in chosen:
+                by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
+        by_name: dict[str, list[_Variant]] = {}
+        for variant in by_folder.values():
+            by_name.setdefault(variant.kernel.name, []).append(variant)
+        folder = self.launches[0].launch.process.capture_folder if self.launches else None
+        record = read_optional(folder, GpuWorkRecord) if folder else None
+        others = tuple(work for work in record.work if work.name not in by_name) if record else ()
+        whole_ns: float | None = None
+        # Without counts there are no shares, so the other kernels are not needed.
+        if all(variant.kernel.launches is not None for variant in by_folder.values()):
+            times_ns = [variant.whole_ns for variant in by_folder.values()]
+            if None not in times_ns:
+                whole_ns = sum(filter(None, times_ns)) + sum(work.total_ns for work in others) or None
+        names = dict.fromkeys(report.launch.kernel.name for report in self.launches)
+        kernels = [_overview(name, by_name[name], whole_ns) for name in names]
+        # The gain is only determined for the kernels that take most time; if it is unknown, all of their time counts.
+        kernels.sort(key=lambda kernel: -kernel.whole_ns)
+        ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
+        ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
+        ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
+        return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
 
     def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
         """Return the kernel of a launch."""
@@ -201,38 +229,6 @@ class Report:
         whole_ns = {kernel.name: kernel.whole_ns for kernel in self.program.kernels}
         found = (one for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle))
         return sorted(found, key=lambda one: -whole_ns[one.kernel] * one.expected)
-
-
-def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> Program:
-    # A process has one folder for each variant, however often it launches it.
-    by_folder: dict[Path, _Variant] = {}
-    for report in reports:
-        kernel = report.launch.kernel
-        by_folder.setdefault(kernel.folder, _Variant(kernel)).reports.append(report)
-    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
-    for launch in captured:
-        if (launch.kernel.folder, launch.index) not in chosen:
-            by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
-    by_name: dict[str, list[_Variant]] = {}
-    for variant in by_folder.values():
-        by_name.setdefault(variant.kernel.name, []).append(variant)
-    folder = reports[0].launch.process.capture_folder if reports else None
-    record = read_optional(folder, GpuWorkRecord) if folder else None
-    others = tuple(work for work in record.work if work.name not in by_name) if record else ()
-    whole_ns: float | None = None
-    # Without counts there are no shares, so the other kernels are not needed.
-    if all(variant.kernel.launches is not None for variant in by_folder.values()):
-        times_ns = [variant.whole_ns for variant in by_folder.values()]
-        if None not in times_ns:
-            whole_ns = sum(filter(None, times_ns)) + sum(work.total_ns for work in others) or None
-    names = dict.fromkeys(report.launch.kernel.name for report in reports)
-    kernels = [_overview(name, by_name[name], whole_ns) for name in names]
-    # The gain is only determined for the kernels that take most time; if it is unknown, all of their time counts.
-    kernels.sort(key=lambda kernel: -kernel.whole_ns)
-    ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
-    ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
-    ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
-    return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
 
 
 def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:

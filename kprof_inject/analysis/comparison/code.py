@@ -1,7 +1,4 @@
-"""Comparison of a kernel's code on both sides, joined with the time that each loop and each source line takes.
-
-It also covers what changed for the kernel as a whole: its resources, its build, its device and its arguments.
-"""
+"""Comparison of a kernel's code, build and arguments on both sides, with the time of each loop and source line."""
 
 from __future__ import annotations
 

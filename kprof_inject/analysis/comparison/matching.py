@@ -1,7 +1,4 @@
-"""Matching of A's kernels and scopes with B's.
-
-Editing a kernel moves its lines, and the names of scopes change with them.
-"""
+"""Matching of A's kernels and scopes with B's: editing a kernel moves its lines, which are in the scopes' names."""
 
 from __future__ import annotations
 

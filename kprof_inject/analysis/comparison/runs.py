@@ -1,7 +1,4 @@
-"""Launches to compare: one variant of a kernel with one grid on one side, their settings and their figures.
-
-If both sides have several ranks, the launches are those of one of them.
-"""
+"""Launches to compare: one variant of a kernel with one grid on one side, their settings and their figures."""
 
 from __future__ import annotations
 

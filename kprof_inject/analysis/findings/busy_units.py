@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
@@ -170,20 +169,17 @@ def pace(evidence: Evidence) -> Results:
     text = f"{names} {sets} the pace: each cycle saved {there} makes the kernel {values[0]:.2f} cycles faster{spare}"
     known = ((one.name, one.response) for one in (*critical, *hidden) if one.response)
     figures = {f"slope of {name}": round(response.slope.value, 3) for name, response in known}
-    finding = found(evidence, min(sum(gains), 1.0), text, _advice(slopes.places, critical), figures)
-    yield replace(finding, scope=first.scope.name, index=first.index)
-
-
-def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
     # Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
     shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
     advice = [f"shorten {listed(shortened, _MAX_PLACES)}"] if shortened else []
-    copies = [place for place in places if _part(place.scope) == COPIES]
+    copies = [place for place in slopes.places if _part(place.scope) == COPIES]
     if any(place.is_critical for place in copies):
         advice.append("start the copies earlier, with more stages: the kernel waits for them")
     elif copies and all(place.is_hidden for place in copies):
         advice.append("the copies are hidden: more stages would gain nothing")
-    return "; ".join(advice) or f"see what {critical[0].name} waits for"
+    remedy = "; ".join(advice) or f"see what {first.name} waits for"
+    finding = found(evidence, min(sum(gains), 1.0), text, remedy, figures)
+    yield replace(finding, scope=first.scope.name, index=first.index)
 
 
 def _part(scope: Scope) -> str:

@@ -1,7 +1,4 @@
-"""Loops and waits among a kernel's scopes, metrics of loops, and their phases that take too long.
-
-During a wait, a warp does nothing else. Whether a wait is lost time depends on what runs meanwhile.
-"""
+"""Loops and waits among a kernel's scopes, metrics of loops, and their phases that take too long."""
 
 from __future__ import annotations
 

@@ -50,8 +50,24 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
         divisions = [(one, names) for one, names in divisions if len(names) == 2 and one not in seen]
         divided = [one for one, names in divisions if names[0] in varying and names[1] not in varying]
         seen.update(repeated, divided)
-        if repeated or divided:
-            yield _invariant(evidence, loop, repeated, divided)
+        if not repeated and not divided:
+            continue
+        work = [*repeated, *divided]
+        share = time = evidence.execution_share_of(work)
+        if any(one.name == _REDUCTION for one in repeated):
+            time = _saved_without_barriers(evidence, loop, share)
+        advice = []
+        if repeated:
+            advice.append(f"move {evidence.names_of(repeated)} before the loop")
+            if any(one.traits.reads_global for one in repeated):
+                advice.append("the compiler does not, as the loop also writes to memory that might overlap")
+        if divided:
+            where = evidence.places_of(divided)
+            advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
+        text = f"{evidence.name_around(work[0])} does in each iteration what does not depend on it: "
+        text += f"{evidence.names_of(work)} take{'s' if len(work) == 1 else ''} {percent(share)} of the warps' time"
+        figures = {"operations": len(repeated), "divisions": len(divided), "time_share": share}
+        yield Waste(text, "; ".join(advice), evidence.without(work), tuple(work), time, figures=figures)
 
 
 def _is_costly(one: Operation) -> bool:
@@ -59,27 +75,6 @@ def _is_costly(one: Operation) -> bool:
         return True
     is_slow = one.traits.is_transcendental or one.name in (*DIVISIONS, *INTEGER_DIVISIONS)
     return is_slow and is_tensor(one)
-
-
-def _invariant(
-    evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation]
-) -> Waste:
-    work = [*repeated, *divided]
-    share = time = evidence.execution_share_of(work)
-    if any(one.name == _REDUCTION for one in repeated):
-        time = _saved_without_barriers(evidence, loop, share)
-    advice = []
-    if repeated:
-        advice.append(f"move {evidence.names_of(repeated)} before the loop")
-        if any(one.traits.reads_global for one in repeated):
-            advice.append("the compiler does not, as the loop also writes to memory that might overlap")
-    if divided:
-        where = evidence.places_of(divided)
-        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
-    text = f"{evidence.name_around(work[0])} does in each iteration what does not depend on it: "
-    text += f"{evidence.names_of(work)} take{'s' if len(work) == 1 else ''} {percent(share)} of the warps' time"
-    figures = {"operations": len(repeated), "divisions": len(divided), "time_share": share}
-    return Waste(text, "; ".join(advice), evidence.without(work), tuple(work), time, figures=figures)
 
 
 def _saved_without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
 from msgspec import Struct
@@ -86,17 +85,15 @@ class Judgement(Struct, frozen=True):
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     """Return the result of each rule, in the order of the rules."""
-    rules = RULES if evidence.slopes is None else (*RULES, pace)
-    return tuple(one for rule in rules for one in _judged(rule, evidence))
-
-
-def _judged(rule: Rule, evidence: Evidence) -> Iterator[Judgement]:
-    results = list(rule(evidence)) if evidence.summary.ctas else [Unjudged("no CTA ran", "")]
-    for name in rule.names:
-        findings = tuple(one for one in results if isinstance(one, Finding) and one.rule == name)
-        reasons = (one for one in results if isinstance(one, Unjudged) and one.finding in ("", name))
-        unjudged = next((replace(one, finding="") for one in reasons), None)
-        if unjudged and evidence.summary.is_foreign:  # remedies do not apply to buffers of other profilers
-            unjudged = replace(unjudged, remedy="")
-        # Findings are valid even if the rule could not judge everything.
-        yield Judgement(name, findings, None if findings else unjudged)
+    judgements = []
+    for rule in RULES if evidence.slopes is None else (*RULES, pace):
+        results = list(rule(evidence)) if evidence.summary.ctas else [Unjudged("no CTA ran", "")]
+        for name in rule.names:
+            findings = tuple(one for one in results if isinstance(one, Finding) and one.rule == name)
+            reasons = (one for one in results if isinstance(one, Unjudged) and one.finding in ("", name))
+            unjudged = next((replace(one, finding="") for one in reasons), None)
+            if unjudged and evidence.summary.is_foreign:  # remedies do not apply to buffers of other profilers
+                unjudged = replace(unjudged, remedy="")
+            # Findings are valid even if the rule could not judge everything.
+            judgements.append(Judgement(name, findings, None if findings else unjudged))
+    return tuple(judgements)

@@ -68,7 +68,6 @@ class Demands:
     """The elements of each value that the sampled CTAs' results need."""
 
     def __init__(self, evidence: Evidence) -> None:
-        """Read the operations as these CTAs execute them."""
         self._uses = evidence.uses
         self._executed = {one.operation: one.executed for one in evidence.sample}
         self._known: dict[tuple[Operation, str], Demand] = {}

@@ -94,7 +94,17 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         elif work_of(one.operation, evidence.module.aliases).multiplications:
             others.append(one.operation)
     if widened:
-        yield _widened(evidence, widened)
+        first, conversions = next(iter(widened.items()))
+        types = " and ".join(sorted({types_of(each)[0].element for made in widened.values() for each in made}))
+        inside = [one for dot in widened for one in (dot.loop.walk() if dot.loop else [dot])]
+        removed, time_share = evidence.unit_shares_of(inside, _CONVERTED), evidence.time_share_of(inside)
+        if not any(work_of(dot, evidence.module.aliases).multiplications for dot in widened):
+            removed[TENSOR] = 0.5
+        text = f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are {types}, "
+        text += f"converted to fp32 before it ({evidence.places_of(conversions)})"
+        advice = f"give tl.dot the operands as they are loaded ({types}): it accumulates in fp32 anyway, at twice the "
+        advice += "rate of tf32 or more, with half of the shared memory"
+        yield Waste(text, advice, removed, tuple(widened), time_share)
     busy = max((evidence.parts.get(unit, 0.0) for unit in (FP32, ISSUE, SHARED)), default=0.0)
     if others and busy >= POSSIBLE:
         text = f"{evidence.words_of(others[0])} multiplies with the fp32 units "
@@ -103,20 +113,6 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         advice += "results stay accurate enough"
         removed = dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE))
         yield Waste(text, advice, removed, tuple(others), certainty=0.8)
-
-
-def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Waste:
-    first = next(iter(dots))
-    types = sorted({types_of(each)[0].element for conversions in dots.values() for each in conversions})
-    inside = [one for dot in dots for one in (dot.loop.walk() if dot.loop else [dot])]
-    removed = evidence.unit_shares_of(inside, _CONVERTED)
-    if not any(work_of(dot, evidence.module.aliases).multiplications for dot in dots):
-        removed[TENSOR] = 0.5
-    text = f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
-    text += f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})"
-    advice = f"give tl.dot the operands as they are loaded ({' and '.join(types)}): it accumulates in fp32 anyway, "
-    advice += "at twice the rate of tf32 or more, with half of the shared memory"
-    return Waste(text, advice, removed=removed, operations=tuple(dots), time_share=evidence.time_share_of(inside))
 
 
 @row

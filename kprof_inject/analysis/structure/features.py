@@ -89,16 +89,13 @@ class Feature:
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
 _OPERATIONS = {
-    _COPY: """
-        ttg.async_copy_global_to_local amdg.buffer_load_to_local amdgpu.buffer_load_to_local
+    _COPY: """ttg.async_copy_global_to_local amdg.buffer_load_to_local amdgpu.buffer_load_to_local
         amdg.async_copy_local_to_global""",
-    _TMA: """
-        ttng.async_tma_copy_global_to_local ttng.async_tma_gather tt.descriptor_load tt.descriptor_gather
-        ttng.async_tma_copy_local_to_global ttng.async_tma_scatter ttng.async_tma_reduce tt.descriptor_store
+    _TMA: """ttng.async_tma_copy_global_to_local ttng.async_tma_gather ttng.async_tma_copy_local_to_global
+        ttng.async_tma_scatter ttng.async_tma_reduce tt.descriptor_load tt.descriptor_gather tt.descriptor_store
         tt.descriptor_scatter""",
-    _TDM: """
-        amdg.async_tdm_copy_global_to_local amdg.async_tdm_copy_local_to_global
-        amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_gather amdg.async_tdm_scatter""",
+    _TDM: """amdg.async_tdm_copy_global_to_local amdg.async_tdm_copy_local_to_global amdg.async_tdm_gather
+        amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_scatter""",
 }
 _WAYS = {operation: way for way, names in _OPERATIONS.items() for operation in names.split()}
 _FENCE = "ttng.fence_async_shared"

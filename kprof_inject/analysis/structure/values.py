@@ -24,7 +24,6 @@ class Uses:
     """The operations without regions of a module, and the values that flow between them."""
 
     def __init__(self, module: Module) -> None:
-        """Build the graph of each function."""
         self._graphs = [ValueGraph(module, one) for one in module.walk() if one.name == FUNCTION]
         self._leaves = {(number, leaf.node): leaf for number, graph in enumerate(self._graphs) for leaf in graph.leaves}
         self._nodes = {leaf.operation: node for node, leaf in self._leaves.items()}
@@ -145,19 +144,13 @@ def independent_operations(module: Module, function: Operation, varying: frozens
     while known != len(tainted):  # a loop passes values back to its begin
         known = len(tainted)
         for one in inside:
-            tainted.update(_tainted_by(module, one, tainted, varying))
+            bounds = names_in(one.tail.partition("iter_args")[0])
+            is_unknown = one.name != PROGRAM_ID and not (_is_repeatable(one) or one.traits.is_loop)
+            if one.name == "scf.for" and tainted.isdisjoint(bounds):
+                tainted.update(_carried(module, one, tainted))
+            elif one in varying or is_unknown or not tainted.isdisjoint(_names_taken(one)):
+                tainted.update(_names_given(one), loop_arguments(module, one) if one.traits.is_loop else ())
     return tuple(one for one in inside if _is_repeated(one, tainted))
-
-
-def _tainted_by(module: Module, one: Operation, tainted: Set[str], varying: Set[Operation]) -> Iterator[str]:
-    bounds = names_in(one.tail.partition("iter_args")[0])
-    is_unknown = one.name != PROGRAM_ID and not (_is_repeatable(one) or one.traits.is_loop)
-    if one.name == "scf.for" and tainted.isdisjoint(bounds):
-        yield from _carried(module, one, tainted)
-    elif one in varying or is_unknown or not tainted.isdisjoint(_names_taken(one)):
-        yield from _names_given(one)
-        if one.traits.is_loop:
-            yield from loop_arguments(module, one)
 
 
 def _carried(module: Module, loop: Operation, tainted: Set[str]) -> Iterator[str]:
