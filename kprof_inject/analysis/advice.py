@@ -1,7 +1,4 @@
-"""Advice on a launch, how much time it may win, and how far to trust the launch's figures.
-
-``LaunchAnalysis.limit`` says what limits the launch.
-"""
+"""Advice on a launch, how much time it may win, and how far to trust the launch's figures."""
 
 from __future__ import annotations
 
@@ -22,20 +19,20 @@ from kprof_inject.timeline.trust import Level, Overhead
 
 _MAX_RULES = 3  # named in one sentence
 _MIN_NECESSARY = 0.8  # part of the launch's time from which the necessary work leaves little to win
-_MIN_SLOWDOWN = 0.05
-"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
+_MIN_SLOWDOWN = 0.05  # a smaller one leaves the order of a kernel's parts as it is, like the records' cost of all CTAs
 
 
 class Headroom(Struct, frozen=True):
-    """The time of a launch above its necessary work: see ``Evidence.necessary_parts``."""
+    """The time of a launch above its necessary work: see ``Evidence.necessary_parts``.
+
+    ``necessary`` is the part of the time that the slowest ``unit`` needs for it; without one, nothing notable is known
+    to be necessary. It is not certain if some addresses are unknown, so that not all bytes may be needed.
+    """
 
     unit: str
-    """The unit that needs most time for it; empty if nothing notable is known to be necessary."""
     necessary: float
-    """The part of the launch's time that this unit needs at its practical ceiling."""
     work: str
     is_certain: bool = True
-    """False if some addresses are unknown, so that not all bytes may be needed."""
 
     @property
     def share(self) -> float:
@@ -63,9 +60,7 @@ class Headroom(Struct, frozen=True):
 def headroom_of(report: LaunchAnalysis) -> Headroom:
     """Return the headroom of a launch; what findings say is not needed is no necessary work."""
     dram, found = report.speed_of_light.dram, []
-    removed = {
-        unit: max((one.removed.get(unit, 0.0) for one in report.findings), default=0.0) for unit in (DRAM, TENSOR)
-    }
+    removed = {unit: max([0.0, *(one.removed.get(unit, 0.0) for one in report.findings)]) for unit in (DRAM, TENSOR)}
     necessary = report.necessary_parts(removed)
     if dram is not None and report.dram_moved:
         needed_bytes = round(min(report.dram_once, 1 - removed[DRAM]) * report.dram_moved)
@@ -83,9 +78,7 @@ class Gain(Struct, frozen=True):
     share: float | None
     """Upper bound, as part of the launch's time."""
     by: str
-    """What would win it: edits that did, or the name of a finding; empty if that is unknown.
-
-    *at its roof* if the launch gains little unless it has less work."""
+    """Edits that won it, or the name of a finding; *at its roof* if the launch gains little unless it has less work."""
 
 
 UNKNOWN_GAIN = Gain(None, "")
@@ -112,21 +105,17 @@ class Advice(Struct, frozen=True):
 
     text: str
     reason: str
-    """What was observed; empty if ``text`` says it."""
     share: float | None
     """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
     worth: str = ""
-    """``share`` in words, with what limits its validity; empty if it is None."""
+    """``share`` in words, with what limits its validity."""
 
 
 def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str] = {}) -> tuple[Advice, ...]:
-    """Return everything to try, in this order.
-
-    ``found`` says by the cause of a finding in how many of the kernel's launches it holds, where that matters.
+    """Return everything to try, at least what would find more; ``found`` says in how many launches a cause holds.
 
     First that the launch is at its roof, if no finding gains more than what is left; then the advice of the findings,
-    sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
-    ``trust_in``. Never empty: where nothing was found, it says what would find more.
+    sorted by the gain to expect; then what it takes to judge the rest.
     """
     headroom, findings = headroom_of(report), list(_by_findings(report, found))
     at_roof = [Advice(headroom.text, "", None)] if headroom.is_small else []
@@ -161,10 +150,10 @@ def _by_findings(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], 
         if finding.expected:
             same.setdefault(finding.advice, []).append(finding)
     for text, findings in same.items():
-        share = max(one.share for one in findings)
-        where = found.get(findings[0].cause, "")
-        doubtful = ", but doubtful" if all(one.doubt for one in findings) else ""
-        worth = f"worth up to {percent(share)}{doubtful}{f'; {where}' if where else ''}"
+        share, where = max(one.share for one in findings), found.get(findings[0].cause)
+        worth = f"worth up to {percent(share)}"
+        worth += ", but doubtful" if all(one.doubt for one in findings) else ""
+        worth += f"; {where}" if where else ""
         yield Advice(text, findings[0].sentence, share, worth)
 
 
@@ -179,10 +168,7 @@ class Trust(Struct, frozen=True):
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:
-    """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed.
-
-    It says how to disturb the kernel less, if the verdict is unreliable.
-    """
+    """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed."""
     verdict = report.verdict
     doubts = list(_doubts(report.summary))
     level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
@@ -197,7 +183,6 @@ def trust_in(report: LaunchAnalysis) -> Trust:
 
 
 def _fewer_records(report: LaunchAnalysis) -> str:
-    """Return options of ``profile`` that record less of the same kernel; empty if nothing would be left."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:
         return "--at func --at loop"
@@ -220,7 +205,5 @@ def _doubts(summary: LaunchSummary) -> Iterator[str]:
         yield f"the SM clock is assumed, not measured: durations may be off {doubt}"
     slowdown = summary.slowdown
     if slowdown is not None and slowdown.part > max(_MIN_SLOWDOWN, slowdown.error):
-        yield (
-            f"CTAs that record take {100 * slowdown.part:.0f} % ± {100 * slowdown.error:.0f} longer than the others, "
-            "and so do their scopes"
-        )
+        longer = f"{100 * slowdown.part:.0f} % ± {100 * slowdown.error:.0f}"
+        yield f"CTAs that record take {longer} longer than the others, and so do their scopes"

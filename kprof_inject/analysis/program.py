@@ -13,7 +13,7 @@ from math import log, prod
 from pathlib import Path
 from statistics import median
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
@@ -28,8 +28,7 @@ from kprof_inject.timeline.captures import headers_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
-_MAX_RANKED = 24
-"""Kernels whose gain is determined: it takes up to some seconds for each."""
+_MAX_RANKED = 24  # kernels whose gain is determined: it takes up to some seconds for each
 MAX_JUDGED = 11
 """Launches of a kernel that are judged to see how often a finding holds: the median and the slowest."""
 
@@ -44,8 +43,7 @@ class KernelFinding(Finding, frozen=True, kw_only=True):
     """Number of launches in which it holds, of those ``judged``."""
     judged: int
     share_of_program: float | None
-    """Upper bound of the gain, as part of the time of all launches of the program, if the finding is true of all
-    launches of its kernel; None if the kernel's part is unknown."""
+    """Upper bound of the gain, as part of the time of all the program's launches, if all of its kernel's have it."""
 
     @property
     def held_in(self) -> str:
@@ -63,20 +61,20 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
     captured: int
     """Number of its launches in the capture, chosen or not."""
     launches: int | None
-    """Number of its launches in the program; None if that is unknown for any variant."""
+    """Number of its launches in the program."""
     time_ns: float
     """Median duration of its launches, by the device's timer."""
     whole_ns: float
     """Time of all its launches in the program; if their number is unknown, of those in the capture."""
     share: float | None
-    """Its part of the time of all launches of the program, chosen or not, and of what else the GPU did if that is
-    known, 0 to 1; None if the number of launches is unknown for any kernel."""
+    """Its part of the time of all the program's launches and what else the GPU did; None if any kernel's launches are
+    not counted."""
     middles: tuple[ReportLaunch, ...]
     """The launch of median duration of each variant and process, those of the variant that takes most time first."""
     not_chosen: tuple[Launch, ...]
     """Its launches in the capture that are not among the chosen ones."""
     gain: Gain
-    """What could be won in that launch; unknown if other kernels take more time."""
+    """What could be won in the ``middle`` launch; unknown if other kernels take more time."""
 
     @property
     def middle(self) -> ReportLaunch:
@@ -112,7 +110,6 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _judged(self) -> dict[str, list[ReportLaunch]]:
-        """The launches of each variant in which findings are looked for: the median and the slowest of all captured."""
         by_variant: dict[str, list[ReportLaunch]] = {}
         headers = zip(self.not_chosen, headers_of(self.not_chosen), strict=True)
         known = ((one, found) for one, found in headers if isinstance(found, LaunchHeaders) and found.duration_ns)
@@ -165,15 +162,13 @@ def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:
 
 
 class Program(Struct, frozen=True):
-    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first.
-
-    Others are kernels that were not recorded, copies and fills; there are none if that was not traced.
-    """
+    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first."""
 
     kernels: tuple[KernelOverview, ...]
     others: tuple[GpuWork, ...]
+    """Kernels that were not recorded, copies and fills, if they were traced."""
     whole_ns: float | None
-    """Time of all that shares are parts of; None if the number of launches is unknown for any kernel."""
+    """Time of all that shares are parts of; None if any kernel's launches are not counted."""
 
 
 class Report:
@@ -194,61 +189,49 @@ class Report:
     @cached_property
     def program(self) -> Program:
         """The kernels of the launches; raises ``KprofError`` if the file of other work is damaged."""
-        return _program_of(self.launches, self.captured)
+        # A process has one folder for each variant, however often it launches it.
+        by_folder: dict[Path, _Variant] = {}
+        for report in self.launches:
+            kernel = report.launch.kernel
+            by_folder.setdefault(kernel.folder, _Variant(kernel)).reports.append(report)
+        chosen = {(report.launch.kernel.folder, report.launch.index) for report in self.launches}
+        for launch in self.captured:
+            if (launch.kernel.folder, launch.index) not in chosen:
+                by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
+        by_name: dict[str, list[_Variant]] = {}
+        for variant in by_folder.values():
+            by_name.setdefault(variant.kernel.name, []).append(variant)
+        folder = self.launches[0].launch.process.capture_folder if self.launches else None
+        record = read_optional(folder, GpuWorkRecord) if folder else None
+        others = tuple(work for work in record.work if work.name not in by_name) if record else ()
+        whole_ns: float | None = None
+        # Without counts there are no shares, so the other kernels are not needed.
+        if all(variant.kernel.launches is not None for variant in by_folder.values()):
+            times_ns = [variant.whole_ns for variant in by_folder.values()]
+            if None not in times_ns:
+                whole_ns = sum(filter(None, times_ns)) + sum(work.total_ns for work in others) or None
+        names = dict.fromkeys(report.launch.kernel.name for report in self.launches)
+        kernels = [_overview(name, by_name[name], whole_ns) for name in names]
+        # The gain is only determined for the kernels that take most time; if it is unknown, all of their time counts.
+        kernels.sort(key=lambda kernel: -kernel.whole_ns)
+        ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
+        ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
+        ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
+        return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
 
     def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
         """Return the kernel of a launch."""
         return next(kernel for kernel in self.program.kernels if kernel.name == launch.launch.kernel.name)
 
     def findings(self) -> list[KernelFinding]:
-        """Return the findings on all kernels, sorted by the largest possible gain in the program's time.
-
-        They are those of each kernel's median launch.
-        """
+        """Return the findings on each kernel's median launch, sorted by the possible gain in the program's time."""
         # The sort is stable: findings with equal gains stay in the order of the kernels and rules.
         whole_ns = {kernel.name: kernel.whole_ns for kernel in self.program.kernels}
         found = (one for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle))
         return sorted(found, key=lambda one: -whole_ns[one.kernel] * one.expected)
 
 
-def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> Program:
-    """Return the program with its kernels sorted by the time that could be won.
-
-    If that is unknown, all of a kernel's time counts. It is only determined for the kernels that take most time; the
-    others follow, sorted by time. Kernels with the same name count as one.
-    """
-    # A process has one folder for each variant, however often it launches it.
-    by_folder: dict[Path, _Variant] = {}
-    for report in reports:
-        kernel = report.launch.kernel
-        by_folder.setdefault(kernel.folder, _Variant(kernel)).reports.append(report)
-    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
-    for launch in captured:
-        if (launch.kernel.folder, launch.index) not in chosen:
-            by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
-    by_name: dict[str, list[_Variant]] = {}
-    for variant in by_folder.values():
-        by_name.setdefault(variant.kernel.name, []).append(variant)
-    folder = reports[0].launch.process.capture_folder if reports else None
-    record = read_optional(folder, GpuWorkRecord) if folder else None
-    others = tuple(work for work in record.work if work.name not in by_name) if record else ()
-    whole_ns: float | None = None
-    # Without counts there are no shares, so the other kernels are not needed.
-    if all(variant.kernel.launches is not None for variant in by_folder.values()):
-        times_ns = [variant.whole_ns for variant in by_folder.values()]
-        if None not in times_ns:
-            whole_ns = sum(filter(None, times_ns)) + sum(work.total_ns for work in others) or None
-    names = dict.fromkeys(report.launch.kernel.name for report in reports)
-    kernels = [_overview(name, by_name[name], whole_ns) for name in names]
-    kernels.sort(key=lambda kernel: -kernel.whole_ns)
-    ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
-    ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
-    ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
-    return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
-
-
 def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:
-    """Merge the variants of one kernel; ``program_ns`` is the time of all launches of the program, None if unknown."""
     reports = [report for variant in variants for report in variant.reports]
     counts = [variant.kernel.launches for variant in variants]
     whole_ns = sum(variant.whole_ns or 0.0 for variant in variants)
@@ -272,15 +255,12 @@ class _Variant(Struct, dict=True):
     """A compiled variant in one process: its chosen launches, and the others of the capture."""
 
     kernel: Kernel
-    reports: list[ReportLaunch] = field(default_factory=list)
-    others: list[Launch] = field(default_factory=list)
+    reports: list[ReportLaunch] = []
+    others: list[Launch] = []
 
     @cached_property
     def whole_ns(self) -> float | None:
-        """Time of all its launches in the program, without records if that time is known.
-
-        If the number of launches is unknown: time of the chosen ones in the capture. None if no duration is known.
-        """
+        """Time of all its launches in the program, without records if known; else of the chosen ones."""
         known_ns = [report.duration_ns for report in self.reports]
         count, time_ns = len(known_ns), None
         if self.kernel.launches is not None and self.kernel.grids:
@@ -296,10 +276,7 @@ class _Variant(Struct, dict=True):
 
 
 def time_of_grids_ns(kernel: Kernel) -> float | None:
-    """Return the time of a kernel's launches in ns, without records and what launching takes.
-
-    A grid of which no launch was timed is estimated from the one with the nearest number of CTAs.
-    """
+    """Return the time of a kernel's launches in ns, without records and what launching takes."""
     times_ns: dict[Grid, float] = {}
     for one in kernel.grids:
         clean = structs.replace(kernel.clean, times_ns=one.clean_ns, replayed_ns=None)
@@ -312,6 +289,7 @@ def time_of_grids_ns(kernel: Kernel) -> float | None:
         return None
     whole_ns = 0.0
     for one in kernel.grids:
+        # A grid of which no launch was timed is estimated from the one with the nearest number of CTAs.
         ctas = prod(one.grid)
         nearest = one.grid if one.grid in times_ns else min(times_ns, key=lambda known: abs(log(prod(known) / ctas)))
         # More CTAs take longer in proportion at most; fewer may take as long, because one CTA does.
@@ -326,13 +304,9 @@ def middle_of(reports: Iterable[ReportLaunch]) -> ReportLaunch:
 
 
 def glob_of(kernel: KernelOverview, report: Report) -> str:
-    """Return the glob that selects a kernel of a report among those of the program.
-
-    It is the kernel's name if the capture has other kernels, chosen or not; otherwise the glob by which kernels were
-    captured. Empty if the kernel is the only one, as far as is known.
-    """
+    """Return the glob that selects a kernel of a report among the program's; empty if it is the only known one."""
     launches = [*(one.launch for one in report.launches), *report.captured]
     if any(one.kernel.name != kernel.name for one in launches):
         return kernel.name
-    recording = kernel.middle.launch.process.recording
+    recording = kernel.middle.launch.process.recording  # its glob chose the kernels of the capture
     return "" if recording is None or recording.kernel == "*" else recording.kernel

@@ -22,18 +22,19 @@ from compiler import wasteful_kernels as kernels
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kprof_inject.analysis.findings.arithmetic import (
+from kprof_inject.analysis.findings.busy_units import work_by_line
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding, Rule
+from kprof_inject.analysis.findings.instructions import (
+    address_arithmetic,
     frozen_iterations,
     product_sums,
     random_numbers,
     rounded_functions,
+    same_in_all_threads,
     searches,
     special_functions,
 )
-from kprof_inject.analysis.findings.busy_units import work_by_line
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Rule
-from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
 from kprof_inject.analysis.findings.loaded_again import loaded_again, past_l1, stored_again
 from kprof_inject.analysis.findings.memory_accesses import narrow_accesses
 from kprof_inject.analysis.findings.repeated_work import divided_in_loop, operands_by_registers, same_in_all_ctas

@@ -86,7 +86,7 @@ def response(delays: Column, longer: Column, errors: Column, used: float = 0.0) 
         return found[found["bend"] > 0]
 
     def refined(bent: NDArray[np.void], best: np.void) -> NDArray[np.void]:
-        """Return the fits between the neighbours of the best one."""
+        # Between the neighbours of the best fit.
         places = np.sort(bent["slack"])
         index = int(np.searchsorted(places, best["slack"]))
         return bent_at(np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1])

@@ -28,17 +28,11 @@ from kprof_inject.timeline.waves import end_of_work_ns
 
 _CRITICAL = 0.5
 _HIDDEN = 0.2  # below it, a gain is not worth the effort
-
-_SELDOM = "too few timings; raise --seconds"
-
 _MIN_ERROR = 2e-5  # of times that all fall on one step of the timer, and so show no scatter
 
 
 class Point(Struct, frozen=True):
-    """A delay: its cycles in each execution, and the relative slowdown of the kernel with its standard error.
-
-    The slowdown is relative to a delay of no cycles at the same place.
-    """
+    """A delay's cycles in each execution, and the slowdown relative to a delay of no cycles, with its error."""
 
     delay_cycles: float
     longer_share: float
@@ -58,13 +52,10 @@ class PlaceSlope(Struct, frozen=True):
     response: Response | None
     reason: str = ""
     none_cycles: float = 0.0
-    """The cycles of a delay of no cycles, 0 if not measured.
-
-    The kernel has so much more slack than the build that ``points`` are relative to; ``response`` includes it."""
+    """The cycles of a delay of no cycles: the slack in ``response`` that the build of ``points`` does not have."""
     time_share: float | None = None
     """The part of the warps' time in it, if it was recorded."""
     index: int | None = None
-    """The index of the same scope in the recorded launch's table, if it was recorded."""
     distinct_name: str = ""
     """The scope's name with its site, if other places of the experiment have the same name."""
 
@@ -131,9 +122,8 @@ class KernelSlopes(Struct, frozen=True):
 
     @property
     def error(self) -> float | None:
-        """The largest error of all slopes; None without any."""
-        errors = [one.response.slope.error for one in self.places if one.response]
-        return max(errors, default=None)
+        """The largest error of all slopes."""
+        return max((one.response.slope.error for one in self.places if one.response), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the slopes as JSON values."""
@@ -162,11 +152,7 @@ def kernel_slopes(
     timeline: Timeline | None = None,
     summary: LaunchSummary | None = None,
 ) -> KernelSlopes:
-    """Return the slopes of an experiment.
-
-    ``ran`` is what the kernel executes, if known; ``timeline`` a recorded launch of it with the same grid, if there is
-    one, and ``summary`` that launch's.
-    """
+    """Return the slopes of an experiment; ``timeline`` and ``summary`` are of a recorded launch with the same grid."""
     table = experiment.scopes
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
@@ -197,9 +183,8 @@ def _place(
     by_chain: float | None,
     kernel_cycles: float,
 ) -> PlaceSlope:
-    """Return a place's slope; ``spins`` has the measured length of each delay, in cycles, by its nominal one."""
     measured = [one for one in sorted(delays, key=lambda one: one.delay_cycles) if len(one.ns) >= MIN_LAUNCHES]
-    seldom = next((one.refusal for one in delays if one.refusal), _SELDOM)
+    seldom = next((one.refusal for one in delays if one.refusal), "too few timings; raise --seconds")
     place = PlaceSlope(scope, by_cta, by_chain, disturbed=None, points=(), response=None, reason=seldom)
     if not measured or measured[0].delay_cycles:
         return place
@@ -226,10 +211,7 @@ def _place(
 
 
 def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
-    """Return the CTAs that ran one after another until the end of the launch, the last first.
-
-    ``ctas`` are ``CTA_COLUMNS``.
-    """
+    """Return the CTAs that ran one after another until the end of the launch, the last first."""
     found: list[int] = []
     ends = end_of_work_ns(ctas)
     before = np.arange(len(ctas))
@@ -241,17 +223,12 @@ def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
     return np.array(ctas["cta"][found], np.int32)
 
 
-Counts = Sequence[float | None]
-"""How often each scope of a table is executed."""
-
-
 def executions(
     table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
-) -> tuple[Counts, Counts]:
-    """Count executions by the mean CTA, and by the last chain of CTAs.
+) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """Count each scope's executions by the mean CTA, and by the last chain of CTAs; the device holds ``slots`` of them.
 
-    The records of ``timeline`` count, or the kernel's arguments where records are missing. ``timeline`` is a launch of
-    the same kernel with the same grid. ``slots`` is the number of CTAs that the device holds at once.
+    The records of ``timeline`` count, or the kernel's arguments where records are missing.
     """
     # How often a CTA executes the block in which each scope begins, by the kernel's arguments.
     evaluated: list[float | None] = [None] * len(table.scopes)
@@ -281,10 +258,7 @@ def executions(
 
 
 def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
-    """Count the executions of each scope by the chain's CTAs; None if one of their records is missing.
-
-    If only a sample of the CTAs recorded, those of the chain count like the mean of these.
-    """
+    # If only a sample of the CTAs recorded, those of the chain count like the mean of these.
     ctas = timeline.ctas["cta"] if timeline.unrecorded.size else chain
     if np.isin(timeline.incomplete["cta"], ctas).any():
         return None
@@ -301,7 +275,6 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
 
 SHORTEST_CYCLES = 48
 """A delay spins in steps of some 20 cycles; a shorter one is dominated by noise."""
-
 _LONGEST_CYCLES = 1 << 22
 _FACTOR = 3
 _MIN_STEPS = 4  # short delays show no slope, and a few cannot tell a bend from a line
@@ -309,16 +282,11 @@ _MIN_SHARE = 0.02  # of the time between two executions
 # An iteration can be hidden by the work of a stage or two; code that is executed once, by another CTA at most.
 _MAX_SHARE_OFTEN, _MAX_SHARE_SELDOM = 2.0, 0.6
 _OFTEN = 4.0
-# The delays if it is unknown how often the place is executed.
-_BLIND = (64, 192, 576, 1728)
+_BLIND = (64, 192, 576, 1728)  # the delays if it is unknown how often the place is executed
 
 
 def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: float | None) -> tuple[int, ...]:
-    """Return delays in cycles, ascending; the first is 0.
-
-    ``kernel_cycles`` is how long the kernel takes; ``by_cta`` and ``by_chain`` are how often a CTA, and the last chain
-    of CTAs, execute the place.
-    """
+    """Return delays in cycles, ascending from 0, for a place that CTAs and their last chain execute so often."""
     if not kernel_cycles or not by_chain:
         return (0, *_BLIND)
     between = kernel_cycles / by_chain

@@ -11,10 +11,17 @@ from functools import lru_cache
 from msgspec import Struct
 
 from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeMatch
-from kprof_inject.analysis.comparison.runs import Both, LaunchSides
+from kprof_inject.analysis.comparison.runs import Both, LaunchFigures, LaunchSides
 from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, KernelDiff, ScopeChange
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.waves import Waves
+
+MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
+_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
+_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
+_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
+_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
 class Explanation(Struct, frozen=True):
@@ -35,19 +42,24 @@ class ScopeGrowth(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # each view of a comparison needs it
 def explanation_of(diff: KernelDiff) -> Explanation | None:
-    """Explain by its scopes the change of a launch, with or without records.
+    """Explain by its scopes the change of a launch, if that is certain and the scopes' changes are known.
 
-    Return None if the launch has not certainly changed, or the scopes' changes are unknown. Scopes are timed with
-    records. If the launch's changes with and without records agree within their intervals, the parts are those of the
-    change with records.
+    Scopes are timed with records. If the launch's changes with and without records agree within their intervals, the
+    parts are those of the change with records.
     """
     change, recorded = diff.launch.change, diff.recorded.change
     duration_ns, cta_ns = diff.sides.duration_ns.a, diff.sides.both(lambda launch: launch.cta_ns).a
     took_ns = diff.compared_ns.a
     if not diff.launch.changed or change is None or not duration_ns or not cta_ns or not took_ns:
         return None
-    around, grown = parents_of(diff), [growth for growth in map(_grown, diff.unjudged) if growth is not None]
-    if not grown or len(grown) < len(around):
+    around, grown = parents_of(diff), list[ScopeGrowth]()
+    for scope in diff.unjudged:
+        grown_ns = scope.both(TOTAL.time_ns).change
+        if scope.basis is not TOTAL or grown_ns is None:
+            return None
+        warps = (warp for one in scope.sides.launches for warp in one.statistics.warps.ids.tolist())
+        grown.append(ScopeGrowth(grown_ns, frozenset(warps)))
+    if not grown:
         return None
     # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
     explained = explain_change(around, grown, change, 100 * duration_ns / cta_ns / took_ns)
@@ -61,9 +73,9 @@ def explanation_of(diff: KernelDiff) -> Explanation | None:
 def explain_change(
     around: Sequence[int], grown: Sequence[ScopeGrowth], change: Change, percent_per_ns: float
 ) -> Explanation:
-    """Explain by its scopes a launch's ``change``; each nanosecond of all CTAs' time changes it by ``percent_per_ns``.
+    """Explain a launch's ``change`` by its scopes and the match ``around`` each.
 
-    ``around`` is the match around each.
+    Each nanosecond of all CTAs' time changes the launch by ``percent_per_ns``.
     """
     by_warp: Counter[int] = Counter()
     for growth, outer in zip(grown, around, strict=True):
@@ -76,14 +88,6 @@ def explain_change(
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
     own_ns = _without_inner([growth.ns for growth in grown], around)
     return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
-
-
-def _grown(scope: ScopeChange) -> ScopeGrowth | None:
-    grown_ns = scope.both(TOTAL.time_ns).change
-    if scope.basis is not TOTAL or grown_ns is None:
-        return None
-    warps = (warp for one in scope.sides.launches for warp in one.statistics.warps.ids.tolist())
-    return ScopeGrowth(grown_ns, frozenset(warps))
 
 
 def parents_of(diff: KernelDiff) -> list[int]:
@@ -102,17 +106,14 @@ def _without_inner(grown_ns: Sequence[float], around: Sequence[int]) -> list[flo
 
 
 def explained_by(diff: KernelDiff, scope: ScopeChange) -> float | None:
-    """Return a scope's own part of the launch's change; None if the launch did not change or it is unknown."""
+    """Return a scope's own part of the launch's change, if known."""
     found = explanation_of(diff)
     return found.parts[diff.matching.matches.index(scope.match)] if found else None
 
 
 @lru_cache(maxsize=16)
 def own_cta_changes_ns(diff: KernelDiff) -> Mapping[ScopeMatch, float]:
-    """Return the change of each scope's time in a CTA, without the matched scopes in it.
-
-    Empty if records are missing from any scope.
-    """
+    """Return the change of each scope's time in a CTA, without the matched scopes in it, if no records are missing."""
     changes_ns = [scope.cta_ns.change for scope in diff.unjudged if scope.basis is TOTAL]
     grown_ns = [change_ns for change_ns in changes_ns if change_ns is not None]
     if len(grown_ns) < len(diff.unjudged):
@@ -126,30 +127,18 @@ def net_cta_change_ns(diff: KernelDiff) -> float | None:
     return None if has_partitions else diff.sides.both(lambda launch: launch.net_cta_ns).change
 
 
-MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
-_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
-_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
-_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
-_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
-_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
-
-
 class Place(Enum):
-    """Main cause of a launch's change.
-
-    ``SCOPES_BEYOND``: the scopes changed by more than the launch. ``HIDDEN``: it is unknown, because with records the
-    launch changed otherwise.
-    """
+    """Main cause of a launch's change."""
 
     SCOPES = "scopes"
     SCOPES_BEYOND = "scopes, beyond the change"
     AT_ONCE = "CTAs at once"
     OUTSIDE = "outside of scopes"
-    HIDDEN = "hidden by records"
+    HIDDEN = "hidden by records"  # with records, the launch changed otherwise
 
 
 def place_of_cause(diff: KernelDiff) -> Place | None:
-    """Find the main cause of a launch's change; None if it did not change or its cause is unknown."""
+    """Find the main cause of a launch's change."""
     change, recorded, explanation = diff.launch.change, diff.recorded.change, explanation_of(diff)
     if explanation is None or change is None:
         return None
@@ -192,20 +181,21 @@ def ctas_at_once(diff: KernelDiff) -> Both | None:
 def why_at_once(sides: LaunchSides) -> dict[str, Both]:
     """Return the reasons for another number of CTAs at once: SMs, slots and waves, or else idle SMs or the tail."""
 
-    def by_driver(waves: Waves | None) -> Waves | None:
+    def by_driver(launch: LaunchFigures) -> Waves | None:
         # The number of slots seen at once may be lower than the driver's.
-        return waves if waves and waves.slots_source == "occupancy" else None
+        return launch.waves if launch.waves and launch.waves.slots_source == "occupancy" else None
 
     counts = {
         "SMs": sides.both(lambda launch: getattr(launch.waves, "sms", None)),
-        "slots": sides.both(lambda launch: getattr(by_driver(launch.waves), "slots_per_sm", None)),
-        "waves": sides.both(lambda launch: getattr(by_driver(launch.waves), "waves", None)),
+        "slots": sides.both(lambda launch: getattr(by_driver(launch), "slots_per_sm", None)),
+        "waves": sides.both(lambda launch: getattr(by_driver(launch), "waves", None)),
     }
     if differ := {what: both for what, both in counts.items() if both.change}:
         return differ
     idle = {
-        what: sides.both(lambda launch: getattr(launch.idle, f"{what}_share", None))  # noqa: B023 (used at once)
-        for what in ("before", "between", "after")
+        "before": sides.both(lambda launch: launch.idle.before_share if launch.idle else None),
+        "between": sides.both(lambda launch: launch.idle.between_share if launch.idle else None),
+        "after": sides.both(lambda launch: launch.idle.after_share if launch.idle else None),
     }
     moved = {what: abs(both.change or 0.0) for what, both in idle.items()}
     most = max(("before", "between"), key=moved.__getitem__)
@@ -229,10 +219,10 @@ class Remedy(Enum):
 
 def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:
     """Return remedies for missing verdicts on the launch or its scopes, best first; empty if the sides are the same."""
-    sides = (diff.a.timelines, diff.b.timelines)
-    a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
     if took_no_time(diff):
         return (Remedy.MORE_WORK,)
+    sides = (diff.a.timelines, diff.b.timelines)
+    a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
     if a == b:
         return ()
     if min(map(len, sides)) >= _MANY_LAUNCHES or diff.a.is_of_buffer or diff.b.is_of_buffer:
@@ -241,7 +231,7 @@ def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:
 
 
 def hidden_by_clock(diff: KernelDiff) -> Change | None:
-    """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
+    """Return a change in cycles that a different clock rate hides from the time."""
     cycles = diff.recorded.cycles
     is_hidden = diff.launch.verdict is ChangeVerdict.SAME and diff.recorded.other_clock
     return cycles if is_hidden and cycles is not None and cycles.direction else None

@@ -1,7 +1,4 @@
-"""Comparison of a kernel's code on both sides, joined with the time that each loop and each source line takes.
-
-It also covers what changed for the kernel as a whole: its resources, its build, its device and its arguments.
-"""
+"""Comparison of a kernel's code, build and arguments on both sides, with the time of each loop and source line."""
 
 from __future__ import annotations
 
@@ -10,19 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.causes import (
-    MIN_EXPLAINED,
-    explained_by,
-    is_certain,
-    largest_scope,
-    net_cta_change_ns,
-    own_cta_changes_ns,
-)
+from kprof_inject.analysis.comparison import causes
 from kprof_inject.analysis.comparison.matching import code_of
 from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, differences, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
@@ -30,12 +20,8 @@ from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.stalls import Share, Stalls
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.structural_changes import (
-    LinePair,
-    StructuralChange,
-    differing_lines,
-    structural_changes,
-)
+from kprof_inject.analysis.structure.features import CodeOf
+from kprof_inject.analysis.structure.structural_changes import StructuralChange, differing_lines, structural_changes
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable, distinct_names
@@ -53,7 +39,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.quantities import listed
 from kprof_inject.ttgir.dialect import FUNCTION
-from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import argument_names, argument_types
@@ -78,9 +63,8 @@ OUTSIDE = CodePart("outside of loops")
 class ChangedPart(Struct, frozen=True):
     """Loop of B, the code outside of loops, or the kernel as a whole, with all changes in it.
 
-    ``explained`` is its part of the launch's change; None if the launch did not change or the part is unknown. A change
-    to the kernel as a whole acts everywhere, so it explains the time of unchanged code. ``loops`` has the figures of
-    the loop in A and in B; None for a part that is no loop, or is on one side alone.
+    ``explained`` is its part of the launch's change. A change to the kernel as a whole acts everywhere, so it explains
+    the time of unchanged code. ``loops`` has the figures of a loop on both sides in A and in B.
     """
 
     part: CodePart
@@ -88,14 +72,14 @@ class ChangedPart(Struct, frozen=True):
     scopes: tuple[ScopeChange, ...]
     explained: float | None
     cta_change_ns: float | None
-    """Change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
+    """Change of its scopes' time in a CTA, if the launch changed."""
     loops: tuple[LoopFigures, LoopFigures] | None
     is_certain: bool
     """True if any of its scopes certainly changed as the launch did."""
 
     @property
     def loop(self) -> ScopeChange | None:
-        """The loop's own scope; None for a part that is no loop, or is on one side alone."""
+        """The own scope of a loop on both sides."""
         index = None if self.part.is_of_a else self.part.index
         return next((scope for scope in self.scopes if scope.match.b == index), None)
 
@@ -105,8 +89,8 @@ class Structure(Struct, frozen=True):
 
     ``differing_lines`` counts the TTGIR's differing lines, whether or not a change was found in them.
     ``everywhere`` has changes of the kernel as a whole, with causes of their own, that also act on parts with changes:
-    times cannot separate the two. ``only_part`` is the part with all differences, which thus cause the launch's change,
-    wherever its time shows; None if several parts differ, or a difference could act elsewhere.
+    times cannot separate the two. ``only_part`` is the part with all differences, if a single one has them: they cause
+    the launch's change, wherever its time shows.
     """
 
     parts: list[ChangedPart]
@@ -117,10 +101,7 @@ class Structure(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # each view of a comparison needs it
 def structure_of(diff: KernelDiff) -> Structure | None:
-    """Return the changes of the code, largest part of the change first.
-
-    None if a side has no module, or one that cannot be read or evaluated.
-    """
+    """Return the changes of the code, largest part of the change first, if both modules can be read and evaluated."""
     a, b = (_module(side.kernel) for side in (diff.a, diff.b))
     try:
         with evaluating():
@@ -138,7 +119,7 @@ def _module(kernel: Kernel) -> Module | None:
 
 
 def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int]:
-    """Return the changes from one ``.ttgir`` file to another, and the number of differing lines.
+    """Return the changes from one ``.ttgir`` file to another and the number of differing lines.
 
     Raises ``KprofError`` if a file cannot be read or evaluated.
     """
@@ -149,11 +130,11 @@ def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int]:
 
 
 def _changes(a: Module, b: Module, sources: Iterable[Mapping[str, str]]) -> list[StructuralChange]:
-    def code_at(text: SourceText, point: SourcePoint) -> str:
-        return code_of(text, f"{point.file}:{point.line}")
+    def code_in(texts: Mapping[str, str]) -> CodeOf:
+        text = SourceText(texts)
+        return lambda point: code_of(text, f"{point.file}:{point.line}")
 
-    code_a, code_b = (partial(code_at, SourceText(texts)) for texts in sources)
-    return structural_changes(a, b, code_a, code_b)
+    return structural_changes(a, b, *map(code_in, sources))
 
 
 def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
@@ -164,24 +145,24 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
         by_part[places.part_of(change)].append(change)
     of_whole = by_part.get(WHOLE, [])
     acting = [change for change in of_whole if change.id not in _IDLE]
-    causes = [change for change in of_whole if change.id not in _RESOURCES]
-    parts = []
+    of_own_cause = [change for change in of_whole if change.id not in _RESOURCES]
+    parts, own_changes_ns = [], causes.own_cta_changes_ns(diff)
     for part, inside in by_part.items():
         # A change of the whole kernel acts on all code without changes of its own.
         scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
-        explained, certain = places.explained(scopes), any(is_certain(diff, scope) for scope in scopes)
-        own_ns = None if explained is None else _sum([own_cta_changes_ns(diff).get(scope.match) for scope in scopes])
+        explained, certain = places.explained(scopes), any(causes.is_certain(diff, scope) for scope in scopes)
+        own_ns = _sum([own_changes_ns.get(scope.match) for scope in scopes]) if explained is not None else None
         parts.append(ChangedPart(part, inside, scopes, explained, own_ns, places.loops(part), certain))
     parts.sort(key=lambda part: -(part.explained or 0.0))
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differ = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
-    if causes or (of_whole and not differ):
+    if of_own_cause or (of_whole and not differ):
         differ.add(WHOLE)
     # All other differences, such as of the grid, are more than a change of the code.
     covered = {*_SEEN, *_OF_RECORDS, *_BUILD}
     is_of_code = all(one.what in covered or one.is_option for one in differences(diff.a, diff.b))
     only = next(iter(differ)) if is_of_code and len(differ) == 1 else None
-    return Structure(parts, len(differing), causes if has_others else [], only)
+    return Structure(parts, len(differing), of_own_cause if has_others else [], only)
 
 
 class _Places:
@@ -203,11 +184,8 @@ class _Places:
         ]
 
     def part_of(self, change: StructuralChange) -> CodePart:
-        """Return the innermost recorded loop around a change.
-
-        A loop's own operations decide, not those peeled off it. Of several loops it is the one that explains most: one
-        may only cover the case that another has nothing to do.
-        """
+        # A loop's own operations decide, not those peeled off it. Of several loops it is the one that explains most:
+        # one may only cover the case that another has nothing to do.
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
             parts = [self._part_of_line(side, self._scope_maps[side].lines_of(one)[0]) for one in operations]
             loops = [part for part in parts if part != OUTSIDE]
@@ -215,8 +193,7 @@ class _Places:
                 return max(loops, key=lambda part: abs(self.explained(self.scopes_of(part)) or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
-    def parts_of_lines(self, differing: Sequence[LinePair]) -> set[CodePart]:
-        """Return the parts with differing lines; those outside of functions belong to the kernel as a whole."""
+    def parts_of_lines(self, differing: Sequence[tuple[int | None, int | None]]) -> set[CodePart]:
         found = set()
         for side, (scope_map, module) in enumerate(zip(self._scope_maps, self._modules, strict=True)):
             functions = [scope_map.lines_of(operation) for operation in module.walk() if operation.name == FUNCTION]
@@ -238,8 +215,7 @@ class _Places:
         return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] not in parts)
 
     def explained(self, scopes: Sequence[ScopeChange]) -> float | None:
-        """Return the part of the launch's change that these scopes explain."""
-        return _sum([explained_by(self._diff, scope) for scope in scopes])
+        return _sum([causes.explained_by(self._diff, scope) for scope in scopes])
 
     def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
         match = next((one for one in self._diff.matching.matches if part == self._parts[1][one.b]), None)
@@ -247,7 +223,7 @@ class _Places:
 
 
 def _is_loop(table: ScopeTable, index: int) -> bool:
-    """Return True if a scope represents a loop: a loop, or iterations whose loop was not recorded."""
+    # Iterations whose loop was not recorded represent it.
     scope = table.scopes[index]
     if scope.kind != ScopeKind.ITERATION:
         return scope.kind == ScopeKind.LOOP
@@ -276,7 +252,6 @@ _MAX_VALUES = 4
 
 
 def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
-    """Yield changes that a comparison of the modules cannot find: of builds, options and arguments."""
     for difference in differences(diff.a, diff.b):
         what = difference.what
         if what in _BUILD:
@@ -307,7 +282,7 @@ def _arguments(runs: KernelRuns, module: Module) -> Mapping[str, set[int]]:
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     """Return the change of a CTA's time outside of the parts."""
-    net_ns = net_cta_change_ns(diff)
+    net_ns = causes.net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
     if net_ns is None or not parts_ns or None in parts_ns:
         return None
@@ -315,16 +290,13 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
 
 
 def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | None, float]:
-    """Return the largest cause of the launch's change, and how much it explains.
-
-    It is a scope, the changed part of the code that it is in, or both; neither if nothing explains much of the change.
-    """
-    structure, scope = structure_of(diff), largest_scope(diff)
+    """Return the scope, the changed part of the code or both that explain most of the launch's change, and how much."""
+    structure, scope = structure_of(diff), causes.largest_scope(diff)
     parts = structure.parts if structure else []
-    by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
+    by_scope = (causes.explained_by(diff, scope) or 0.0) if scope else 0.0
     part = next((part for part in parts if scope in part.scopes), None)
-    largest = parts[0] if parts else None
-    if largest is not None and largest is not part and (largest.explained or 0.0) >= max(by_scope, MIN_EXPLAINED):
+    largest, least = parts[0] if parts else None, max(by_scope, causes.MIN_EXPLAINED)
+    if largest is not None and largest is not part and (largest.explained or 0.0) >= least:
         part, scope = largest, None
     if part is not None and (scope is None or part.loop is not None):
         return part.loop, part, part.explained or 0.0
@@ -333,15 +305,14 @@ def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | N
 
 _SEVERAL_LINES = re.compile(r"\d-\d+\)$")
 
-_Time = tuple[float, float | None]
-"""Time at a source line on one side, and half of its 95 % interval by sampling; None if it was not sampled."""
+_Time = tuple[float, float | None]  # at a source line on one side, and half of its 95 % interval by sampling
 _Times = Mapping[SourceLine | None, _Time]
 
 
 class LineChange(Struct, frozen=True):
-    """Average time of a warp in a CTA at a source line, in A and in B.
+    """Average time of a warp in a CTA at a source line that A or B may lack; ``text`` is B's, else A's.
 
-    ``a`` and ``b`` are the line on each side, of which one may be None; ``text`` is B's, or A's if B lacks the line.
+    ``error_ns`` is half of the change's 95 % interval by sampling.
     """
 
     a: SourceLine | None
@@ -350,7 +321,6 @@ class LineChange(Struct, frozen=True):
     a_ns: float
     b_ns: float
     error_ns: float | None
-    """Half of the change's 95 % interval by sampling."""
 
     @property
     def change_ns(self) -> float:
@@ -364,10 +334,7 @@ class LineChange(Struct, frozen=True):
 
 
 class LineChanges(Struct, frozen=True):
-    """Changes of all lines with a time on either side, largest first.
-
-    ``samples`` are the numbers in A and in B; the times are from samples if both sides have some, else from scopes.
-    """
+    """Changes of all lines with a time, largest first: from A's and B's ``samples`` if both have some, else scopes."""
 
     samples: tuple[int, int]
     lines: list[LineChange]
@@ -375,7 +342,7 @@ class LineChanges(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # each view of a comparison needs it
 def line_changes(diff: KernelDiff) -> LineChanges | None:
-    """Return the changes of time by source line; None if neither samples nor scopes show any."""
+    """Return the changes of time by source line, if samples or scopes show any."""
     stalls, sources = (diff.a.stalls, diff.b.stalls), [sources_of(side.kernel) for side in (diff.a, diff.b)]
     # A line without samples takes no time; that of one without scopes is unknown.
     absent: _Time | None = None
@@ -416,7 +383,6 @@ def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> _Times:
 
 
 def _line_of(scope: Scope) -> SourceLine | None:
-    """Return the line of a scope of an operation or of one line; None for other scopes."""
     is_of_one_line = scope.kind == ScopeKind.LINES and not _SEVERAL_LINES.search(scope.label or scope.name)
     return file_and_line(scope.source) if scope.kind == ScopeKind.OPERATION or is_of_one_line else None
 
@@ -424,7 +390,6 @@ def _line_of(scope: Scope) -> SourceLine | None:
 def _line_pairs(
     times: tuple[_Times, _Times], sources: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[SourceLine | None, SourceLine | None]]:
-    """Yield the lines with a time on either side; an edited line is paired if both sides have a time there."""
     b_of: dict[SourceLine | None, SourceLine] = {}
     for path_a, path_b in _files(times, sources):
         if path_a in sources[0] and path_b in sources[1]:
@@ -432,6 +397,7 @@ def _line_pairs(
             for tag, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
                 for at_a, at_b in zip(range(a_begin, a_end), range(b_begin, b_end), strict=False):
                     line_a, line_b = (path_a, at_a + 1), (path_b, at_b + 1)
+                    # An edited line is paired if both sides have a time there.
                     if tag == "equal" or (line_a in times[0] and line_b in times[1]):
                         b_of[line_a] = line_b
         else:
@@ -443,10 +409,7 @@ def _line_pairs(
 
 
 def _files(times: tuple[_Times, _Times], sources: Sequence[Mapping[str, str]]) -> set[tuple[str, str]]:
-    """Return the paths in A and in B of each file with a time.
-
-    Files are paired by name; if one file is left on each side, these two are a pair, too.
-    """
+    # Files are paired by name; if one file is left on each side, these two are a pair, too.
     a, b = ({line[0] for line in side if line} for side in times)
     found = {(path, partner) for path in a if (partner := _partner_of(path, {*sources[1], *b}))}
     found |= {(partner, path) for path in b if (partner := _partner_of(path, {*sources[0], *a}))}
@@ -457,7 +420,6 @@ def _files(times: tuple[_Times, _Times], sources: Sequence[Mapping[str, str]]) -
 
 
 def _partner_of(path: str, others: Collection[str]) -> str | None:
-    """Return the other side's path of a file, whatever its folder; None if there is none, or several of its name."""
     if path in others:
         return path
     named = [other for other in others if without_folders(other) == without_folders(path)]

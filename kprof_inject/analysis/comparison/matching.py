@@ -1,7 +1,4 @@
-"""Matching of A's kernels and scopes with B's.
-
-Editing a kernel moves its lines, and the names of scopes change with them.
-"""
+"""Matching of A's kernels and scopes with B's: editing a kernel moves its lines, which are in the scopes' names."""
 
 from __future__ import annotations
 
@@ -66,23 +63,19 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     name = min(shared)
     left_a, left_b = ([runs for runs in side if runs.name == name] for side in (a, b))
     called = distinct_runs([*left_a, *left_b])
+    what = f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
+    what += f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}"
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
-    by_name = f"pair them by name: --renamed {printable(old)}={printable(new)}"
-    return KprofError(
-        f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
-        f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
-        hint=by_name if old != new else "select launches of one grid on each side with --launch",
-    )
+    hint = f"pair them by name: --renamed {printable(old)}={printable(new)}"
+    return KprofError(what, hint=hint if old != new else "select launches of one grid on each side with --launch")
 
 
 def _shortened(words: Sequence[str]) -> str:
     return listed(list(dict.fromkeys(map(printable, words))), _MAX_NAMES)
 
 
-# Line numbers in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
-_LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
-# Numbers in a loop's label: ``loop[0.1]``.
-_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
+_LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")  # ``loop@57``, ``line(57-63)``, ``op@file.py:57``
+_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")  # numbers in a loop's label: ``loop[0.1]``
 NOWHERE = -1
 
 
@@ -93,7 +86,6 @@ class ScopeIdentity(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     partition: str = ""
-    """Name of the partition that runs it; empty if the kernel has none."""
     distinct_name: str = ""
     """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
@@ -103,9 +95,8 @@ class ScopeIdentity(Struct, frozen=True):
     is_only: bool = True
     """True if no other scope of its side and kind has its name."""
     is_only_in_parent: bool = True
-    """True if no other scope of that kind in the same parent has its name."""
     place: Hashable = None
-    """Partner of its parent, or its partition if it has no parent; None if the parent has no partner."""
+    """Partner of its parent, or its partition if it has no parent."""
 
     @property
     def steady_name(self) -> str:
@@ -168,9 +159,9 @@ def code_of(text: SourceText, place: str) -> str:
     return " ".join((line.partition("#")[0].strip() or line).split())
 
 
-_Key = Callable[[ScopeIdentity], Hashable]
-"""Returns None if the key does not apply to a scope."""
+_Key = Callable[[ScopeIdentity], Hashable]  # returns None if the key does not apply to a scope
 
+# Keys of scopes with matched parents, or outermost in the same partition; most reliable first.
 _WITHIN_PARENT: tuple[_Key, ...] = (
     lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.info.label, scope.lines),
     lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.sort, scope.lines),
@@ -180,23 +171,17 @@ _WITHIN_PARENT: tuple[_Key, ...] = (
     lambda scope: (scope.place, scope.info.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
     lambda scope: (scope.place, scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
-"""Keys of scopes with matched parents, or outermost in the same partition; most reliable first."""
-
+# Keys of scopes anywhere in the kernel; most reliable first.
 _ANYWHERE: tuple[_Key, ...] = (
     lambda scope: (scope.info.kind, scope.steady_name, scope.info.label, scope.lines) if scope.lines else None,
     lambda scope: (scope.info.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
     lambda scope: (scope.info.kind, scope.steady_name, scope.steady_label),
     lambda scope: (scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
-"""Keys of scopes anywhere in the kernel; most reliable first."""
 
 
 def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> ScopeMatching:
-    """Match scopes from the outermost inwards.
-
-    Scopes with equal keys match in order if both sides have equally many. A name alone matches two scopes only if no
-    others have it.
-    """
+    """Match scopes from the outermost inwards, in order if both sides have equally many with equal keys."""
     in_a, in_b = _comparable(a, b)
     found: dict[int, int] = {}
     while True:
@@ -223,26 +208,22 @@ def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
     has_partitions = all(any(scope.partition for scope in side) for side in sides)
     found = []
     for side in sides:
-        scopes = [
-            replace(scope, index=index, partition=scope.partition if has_partitions else "")
-            for index, scope in enumerate(side)
-        ]
-        names = [(scope.info.kind, scope.steady_name) for scope in scopes]
-        places = [(scope.info.parent, scope.partition, name) for scope, name in zip(scopes, names, strict=True)]
-        everywhere, in_parent = Counter(names), Counter(places)
-        found.append(
-            [
-                replace(scope, is_only=everywhere[name] == 1, is_only_in_parent=in_parent[place] == 1)
-                for scope, name, place in zip(scopes, names, places, strict=True)
-            ]
-        )
+        names = [(scope.info.kind, scope.steady_name) for scope in side]
+        partitions = [scope.partition if has_partitions else "" for scope in side]
+        parents = [scope.info.parent for scope in side]
+        everywhere, in_parent = Counter(names), Counter(zip(parents, partitions, names, strict=True))
+        scopes = []
+        for index, (scope, partition, name) in enumerate(zip(side, partitions, names, strict=True)):
+            is_only, is_only_inside = everywhere[name] == 1, in_parent[parents[index], partition, name] == 1
+            scope = replace(scope, index=index, partition=partition, is_only=is_only, is_only_in_parent=is_only_inside)
+            scopes.append(scope)
+        found.append(scopes)
     return found
 
 
 def _placed(
     left: Sequence[ScopeIdentity], side: Sequence[ScopeIdentity], partners: Mapping[int, int]
 ) -> list[ScopeIdentity]:
-    """Return the scopes without a parent, and those in one that has a partner and runs in the same partition."""
     found = []
     for scope in left:
         parent = scope.info.parent

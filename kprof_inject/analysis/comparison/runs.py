@@ -1,7 +1,4 @@
-"""Launches to compare: one variant of a kernel with one grid on one side, their settings and their figures.
-
-If both sides have several ranks, the launches are those of one of them.
-"""
+"""Launches to compare: one variant of a kernel with one grid on one side, their settings and their figures."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class KernelRuns(Struct, frozen=True, eq=False):
 
     @property
     def title(self) -> str:
-        """Name of the kernel, with the rank if ranks are compared one by one."""
+        """Name of the kernel, with the rank if there is one."""
         return self.kernel.name if self.rank is None else f"{self.kernel.name} of rank {self.rank}"
 
     @property
@@ -117,25 +114,21 @@ def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
 
 
 def comparable_clean_times_ns(a: KernelRuns, b: KernelRuns) -> tuple[list[Reals], list[Reals]]:
-    """Return the times without records of both sides, measured the same way.
+    """Return the times without records of the program's launches on both sides, or of replays if a side has too few.
 
-    They are times of the program's own launches, or of replays if a side has too few of those. The launch overhead is
-    subtracted if it is known on both sides.
+    The launch overhead is subtracted if it is known on both sides.
     """
-    own, replayed = (
-        [side.times_ns(name, with_launching=has_launching(a, b)) for side in (a, b)]
-        for name in ("times_ns", "replayed_ns")
-    )
-    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
-    found = replayed if too_few and all(replayed) else own
-    return found[0], found[1]
+    launching = has_launching(a, b)
+    own_a, own_b = (side.times_ns("times_ns", with_launching=launching) for side in (a, b))
+    replayed_a, replayed_b = (side.times_ns("replayed_ns", with_launching=launching) for side in (a, b))
+    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in (own_a, own_b))
+    return (replayed_a, replayed_b) if too_few and replayed_a and replayed_b else (own_a, own_b)
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_rank: bool = False) -> list[KernelRuns]:
-    """Group one side's launches by kernel, variant and grid, in the order of each group's first launch.
+    """Group one side's launches by variant, grid and perhaps rank, in the order of each group's first launch.
 
-    ``renamed`` maps names of kernels or variants to their names on the other side. With ``by_rank``, each rank has
-    groups of its own.
+    ``renamed`` maps names of kernels or variants to their names on the other side.
     """
     found: defaultdict[tuple[int | None, str, Hashable, Hashable], list[Timeline]] = defaultdict(list)
     for timeline in timelines:
@@ -185,10 +178,7 @@ class Difference(Struct, frozen=True):
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
-    """Return the settings that differ, in the user's terms, and other options that both sides' Tritons have.
-
-    A setting that is unknown on either side does not differ.
-    """
+    """Return the known settings that differ, in the user's terms, and other options that both sides' Tritons have."""
     settings_a, settings_b = _settings_of(a), _settings_of(b)
     options = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - settings_a.keys()
     all_a, all_b = a.kernel.metadata | settings_a, b.kernel.metadata | settings_b
@@ -230,11 +220,10 @@ def _settings_of(runs: KernelRuns) -> dict[str, object]:
 
 
 class ScopeFigures(Struct, frozen=True, eq=False):
-    """Figures of one scope in one launch; times are None if no start of the scope has its end.
+    """Figures of one scope in one launch.
 
     Counts and totals cover all CTAs. ``warp_ns`` and ``warp_cycles`` are totals per warp that ran the scope, 0 if it
-    never ran, and ``cta_ns`` is the average time in a CTA of such a warp. ``is_whole`` is true if none of its records
-    can be missing.
+    never ran, and ``cta_ns`` is the average time in a CTA of such a warp. ``is_whole``: no records can be missing.
     """
 
     process: Hashable
@@ -301,12 +290,12 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     duration_ns, clock_hz, cost = launch_duration_ns(timeline), timeline.clock.measured_hz, launch.kernel.record_cost
     net_ns = timeline.warp_time_ns - sum(one.subtracted_ns for one in ran)
     return LaunchFigures(
-        process,
-        timeline,
-        tuple(scopes),
-        waves,
-        idle_sms_of(ctas, waves.slots_per_sm) if waves else None,
-        duration_ns,
+        process=process,
+        timeline=timeline,
+        scopes=tuple(scopes),
+        waves=waves,
+        idle=idle_sms_of(ctas, waves.slots_per_sm) if waves else None,
+        duration_ns=duration_ns,
         duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
         resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
         cta_ns=int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
@@ -363,10 +352,7 @@ class LaunchSides(Sides[LaunchFigures]):
 
 
 def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[LaunchSides, tuple[int, ...] | None]:
-    """Return the figures of both sides' launches, and the warps that they cover; None for all recorded warps.
-
-    If a side recorded only some warps, the figures cover the warps that both sides recorded.
-    """
+    """Return the figures of both sides' launches and, if sides recorded other warps, those common to both."""
     warps_a, warps_b = a.timelines[0].warps, b.timelines[0].warps
     if (len(warps_a) == a.kernel.num_warps and len(warps_b) == b.kernel.num_warps) or warps_a == warps_b:
         both, choice = None, EVERYTHING
@@ -382,7 +368,7 @@ def _without_first(launches: tuple[LaunchFigures, ...]) -> tuple[LaunchFigures, 
 
 
 def typical_value(side: Sequence[_Figures], value: _Value[_Figures]) -> float | None:
-    """Return the typical ``value`` of a side's launches; None if it is unknown in all of them."""
+    """Return the typical ``value`` of a side's launches."""
     return typical(_by_process([one for one in side if value(one) is not None], value))
 
 

@@ -20,12 +20,10 @@ from kprof_inject.timeline.columns import Reals
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
 from kprof_inject.timeline.timeline import Timeline
 
+# Each fit of a clock is within a quarter of a per cent or so, and the times then differ by less than the noise from
+# process to process.
 _SAME_CLOCK = 0.01
-"""Clocks within 1 % count as equal: each fit is within a quarter of a per cent or so, and the times then differ by less
-than the noise from process to process."""
-
-_TOO_COARSE_PERCENT = 25.0
-"""Intervals wider than 25 % are uninformative: users compare kernels for smaller changes."""
+_TOO_COARSE_PERCENT = 25.0  # wider intervals are uninformative: users compare kernels for smaller changes
 
 
 class ChangeVerdict(Enum):
@@ -45,17 +43,12 @@ _BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdi
 
 
 class Judged(Struct, frozen=True):
-    """Verdict on a change, with the change in time and in cycles; None where one cannot be computed.
-
-    A kernel that changed is slower, or faster, in cycles as well. If the clocks differ and the cycles do not confirm
-    the change, only the clock is known to have changed.
-    """
+    """Verdict on a change, with the change in time and in cycles."""
 
     verdict: ChangeVerdict
     change: Change | None = None
     cycles: Change | None = None
     other_clock: bool = False
-    """True if the clocks of both sides differ."""
 
     @property
     def changed(self) -> bool:
@@ -70,7 +63,10 @@ class Judged(Struct, frozen=True):
 
 
 def judge_change(change: Change | None, cycles: Change | None, clocks: Both) -> Judged:
-    """Return the change in time and in cycles with the verdict on them, on sides with these clock rates."""
+    """Return the change in time and in cycles with the verdict on them, on sides with these clock rates.
+
+    If the clocks differ and the cycles do not confirm the change, only the clock is known to have changed.
+    """
     other_clock = bool(clocks.a and clocks.b and abs(math.log(clocks.b / clocks.a)) > _SAME_CLOCK)
     if change is None or (change.direction == 0 and change.detectable_percent > _TOO_COARSE_PERCENT):
         verdict = ChangeVerdict.UNKNOWN
@@ -82,10 +78,7 @@ def judge_change(change: Change | None, cycles: Change | None, clocks: Both) -> 
 
 
 class Basis(Struct, frozen=True):
-    """Figure by which a scope is compared, in time and in cycles.
-
-    For a scope that never ran, the total is 0 and there is no mean.
-    """
+    """Figure by which a scope is compared, in time and in cycles."""
 
     name: str
     time_ns: Callable[[ScopeFigures], float | None]
@@ -131,10 +124,7 @@ class ScopeChange:
         return self.sides.both(value)
 
     def tags(self) -> dict[str, dict[int, Both]]:
-        """Return the median durations by tag and value, without a verdict: they have no measure of noise.
-
-        Tags are those that all launches have, values those that occur in any.
-        """
+        """Return the median durations by tag of all launches and value of any; noise is unknown, so is a verdict."""
         shown = [figures.tags for figures in self.sides.launches]
         found: dict[str, dict[int, Both]] = {}
         for name, value in dict.fromkeys((tag, value) for tags in shown for tag in tags for value in tags[tag]):
@@ -180,12 +170,10 @@ class KernelDiff:
         shorter_ns = self._shorter_span_ns
         if not shorter_ns:
             return judge_change(None, None, self.clocks)
-        floor = noise_floor(shorter_ns, shorter_ns)
+        floor, comparisons = noise_floor(shorter_ns, shorter_ns), self.comparisons[0]
         step = max(launch.timeline.clock.timer_step_ns for launch in self.sides.launches) / shorter_ns
-        time, cycles = (
-            self.sides.change(value, floor=floor, comparisons=self.comparisons[0], step=step)
-            for value in (lambda launch: launch.duration_ns, lambda launch: launch.duration_cycles)
-        )
+        time = self.sides.change(lambda one: one.duration_ns, floor=floor, comparisons=comparisons, step=step)
+        cycles = self.sides.change(lambda one: one.duration_cycles, floor=floor, comparisons=comparisons, step=step)
         return judge_change(time, cycles, self.clocks)
 
     @property
@@ -211,7 +199,7 @@ class KernelDiff:
 
     @cached_property
     def clean(self) -> Judged | None:
-        """Change of the time without records; None if a side has no such times, or both have the same ones.
+        """Change of the time without records, unless both sides have the same times.
 
         The clock is known only from the launches with records. Their change in cycles is used here if the two changes
         in time have the same direction.
@@ -242,10 +230,7 @@ class KernelDiff:
 
     @property
     def worth_ns(self) -> float:
-        """Difference in time between all launches in B's program and as many launches of A.
-
-        It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
-        """
+        """Difference in time between all launches in B's program and as many launches of A; 0 if unknown."""
         is_known = self.compared_ns.a and self.compared_ns.b
         return abs(self.compared_ns.change or 0.0) * self.b.launches_in_program if is_known else 0.0
 
@@ -299,18 +284,13 @@ class KernelDiff:
         if part_ns <= 0:
             return judge_change(None, None, self.clocks)
         floor = noise_floor(self._shorter_span_ns, part_ns)
-        time, cycles = (
-            scope.sides.change(value, floor=floor, comparisons=comparisons)
-            for value in (scope.basis.time_ns, scope.basis.cycles)
-        )
+        time = scope.sides.change(scope.basis.time_ns, floor=floor, comparisons=comparisons)
+        cycles = scope.sides.change(scope.basis.cycles, floor=floor, comparisons=comparisons)
         return judge_change(time, cycles, self.clocks)
 
 
 class CaptureDiff(Struct, frozen=True, eq=False):
-    """Comparisons of the kernels on both sides, and the kernels of one side alone.
-
-    Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
-    """
+    """Comparisons of the kernels on both sides, changes of large ``worth_ns`` first, and the kernels of one side."""
 
     kernels: Sequence[KernelDiff]
     only_a: Sequence[KernelRuns]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR, UNIT_NAMES
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
@@ -27,8 +26,6 @@ _MIN_OTHER = 0.15  # of the warps' time
 
 
 class _Turn(Struct, frozen=True):
-    """Work of warps while the tensor cores are idle: a part of their time, in words, and what overlaps it."""
-
     share: float
     what: str
     advice: str
@@ -50,13 +47,12 @@ def units_in_turn(evidence: Evidence) -> Results:
     share = min(share, evidence.bound_of(sum(turn.share for turn in (first, *others))))
     text = f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, "
     text += f"while warps spend {percent(first.share)} of theirs {first.what}{also}"
-    figures: Figures = {"tensor": tensor, "idle": 1 - tensor, "other": first.share}
+    figures = {"tensor": tensor, "idle": 1 - tensor, "other": first.share}
     figures |= {f"other_{place}": turn.share for place, turn in enumerate(others, 2)}
     yield found(evidence, share, text, first.advice, figures, likely=share / 3, at=first.operations)
 
 
 def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
-    """Yield what warps do besides dots: arithmetic in their loops and outside, copies, waits for loads, exchanges."""
     module = evidence.module
     inside = evidence.lines_of(loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop)))
     of_dots = evidence.lines_of(one for one in module.walk() if one.traits.is_of_dot)
@@ -122,8 +118,7 @@ _OF_REASON = {
 }
 
 
-# Less of a unit's work at a line is not worth a word.
-_MIN_AT_LINE = 0.1
+_MIN_AT_LINE = 0.1  # less of a unit's work at a line is not worth a word
 _LESS = {
     SPECIAL: "fewer special functions (exponentials, divisions, square roots, conversions): fold factors into exp2, "
     "compute a reciprocal once and multiply, or use polynomials of multiply-adds",
@@ -136,21 +131,18 @@ _LESS = {
 
 
 def work_by_line(evidence: Evidence) -> tuple[str, str]:
-    """Return the work that a busy unit of the SM could have less of, and its lines; empty if no unit is busy.
-
-    How much of it is needed is unknown, but for dots: their products are.
-    """
+    """Return the work that a busy unit of the SM could have less of, and its lines; empty if no unit is busy."""
     unit, part = evidence.busiest
     shares = evidence.unit_use.by_line(unit) if unit in _LESS and part >= _MIN_BUSY else {}
     operations = {one.line: one.operation for one in evidence.operations}
-    places = Counter[str]()
+    per_mille = Counter[str]()
     for line, share in shares.items():
         if line in operations:
-            places[evidence.place_of(operations[line])] += round(1000 * share)
-    most = [(place, count / 1000) for place, count in places.most_common(MAX_NAMES) if count >= 1000 * _MIN_AT_LINE]
+            per_mille[evidence.place_of(operations[line])] += round(1000 * share)
+    most = [pair for pair in per_mille.most_common(MAX_NAMES) if pair[1] >= 1000 * _MIN_AT_LINE]
     if not most:
         return "", ""
-    where = listed([f"{place} ({percent(share)})" for place, share in most], MAX_NAMES)
+    where = listed([f"{place} ({percent(count / 1000)})" for place, count in most], MAX_NAMES)
     does = "works" if unit in (ALU, ISSUE) else "work"
     return _LESS[unit], f"{UNIT_NAMES[unit]} ({percent(part)} of peak) {does} most for {where}"
 
@@ -173,31 +165,20 @@ def pace(evidence: Evidence) -> Results:
     sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
     slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
     spare = f"; slack: {listed(slacks, _MAX_PLACES)}" if slacks else ""
-    finding = found(
-        evidence,
-        min(sum(gains), 1.0),
-        text=f"{names} {sets} the pace: each cycle saved {there} makes the kernel {values[0]:.2f} cycles faster{spare}",
-        advice=_advice(slopes.places, critical),
-        figures={
-            f"slope of {one.name}": round(one.response.slope.value, 3) for one in (*critical, *hidden) if one.response
-        },
-    )
-    yield replace(finding, scope=first.scope.name, index=first.index)
-
-
-def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
-    """Return remedies for the critical places.
-
-    Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
-    """
+    text = f"{names} {sets} the pace: each cycle saved {there} makes the kernel {values[0]:.2f} cycles faster{spare}"
+    known = ((one.name, one.response) for one in (*critical, *hidden) if one.response)
+    figures = {f"slope of {name}": round(response.slope.value, 3) for name, response in known}
+    # Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
     shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
     advice = [f"shorten {listed(shortened, _MAX_PLACES)}"] if shortened else []
-    copies = [place for place in places if _part(place.scope) == COPIES]
+    copies = [place for place in slopes.places if _part(place.scope) == COPIES]
     if any(place.is_critical for place in copies):
         advice.append("start the copies earlier, with more stages: the kernel waits for them")
     elif copies and all(place.is_hidden for place in copies):
         advice.append("the copies are hidden: more stages would gain nothing")
-    return "; ".join(advice) or f"see what {critical[0].name} waits for"
+    remedy = "; ".join(advice) or f"see what {first.name} waits for"
+    finding = found(evidence, min(sum(gains), 1.0), text, remedy, figures)
+    yield replace(finding, scope=first.scope.name, index=first.index)
 
 
 def _part(scope: Scope) -> str:

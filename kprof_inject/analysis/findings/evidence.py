@@ -9,6 +9,7 @@ from statistics import median
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
+from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import LIMITING, Measured
@@ -33,13 +34,10 @@ from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
-# On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
-_MAX_ABOVE, _MIN_REST = 1.2, 0.9
+_MAX_ABOVE, _MIN_REST = 1.2, 0.9  # on an H100, removing operations won 0.7 to 1.1 of their share of the warps' time
 MAX_NAMES = 3
-# An empty launch takes as long: 2.0 to 2.4 us on an H100.
-_MIN_LAUNCH_NS = 2_000
-# A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
-_MIN_CTA_NS = 500
+_MIN_LAUNCH_NS = 2_000  # an empty launch takes as long: 2.0 to 2.4 us on an H100
+_MIN_CTA_NS = 500  # to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us
 
 _WORDS = {
     "tt.load": "the load",
@@ -56,9 +54,9 @@ _WORDS = {
 class Evidence(Struct, frozen=True, eq=False):
     """The evidence by which rules judge a launch.
 
-    ``executed`` is None if the module's operations are unknown, ``slopes`` without a causal experiment, ``measured``
-    without counters, ``stalls`` without samples of the warps. ``parts`` has each unit's utilization over the launch:
-    counted, or a lower bound. ``requests`` are those of loads and stores to the L1 whose addresses are known.
+    ``executed`` has the module's operations, ``slopes`` a causal experiment, ``measured`` counters, ``stalls`` samples
+    of the warps. ``parts`` has each unit's utilization over the launch: counted, or a lower bound. ``requests`` are
+    those of loads and stores to the L1 whose addresses are known.
     """
 
     timeline: Timeline
@@ -110,10 +108,7 @@ class Evidence(Struct, frozen=True, eq=False):
         return uses_of(self.module)
 
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
-        """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
-
-        ``removed`` is the part of its work that each unit would no longer have.
-        """
+        """Return the gain if everything overlapped perfectly, and units no longer had the ``removed`` part of work."""
         device = self.timeline.launch.device_name
         left = [part * (1 - removed.get(unit, 0.0)) / ceiling(device, unit) for unit, part in self.parts.items()]
         return max(1 - max([*left, self._min_launching]), 0.0)
@@ -125,8 +120,7 @@ class Evidence(Struct, frozen=True, eq=False):
     def necessary_parts(self, removed: Mapping[str, float] = {}) -> dict[str, float]:
         """Return the part of the launch's time that necessary work takes on each unit, at the device's ceilings.
 
-        Only two kinds of work are known to be necessary: each byte that the launch reads and writes, once, and the
-        products of its dots. ``removed`` is the part of each unit's work that is not.
+        Known to be necessary are each byte that the launch reads and writes, once, and the products of its dots.
         """
         device, rest = self.timeline.launch.device_name, 1 - removed.get(DRAM, 0.0)
         needed = {DRAM: min(self.dram_once, rest), TENSOR: 1 - removed.get(TENSOR, 0.0)}
@@ -146,14 +140,11 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def launch_times(self) -> tuple[float, float] | None:
-        """Median time of the launch without records, and time of an empty launch, in ns; None if not measured.
-
-        The shorter of replayed and live times: back-to-back launches hide host overhead.
-        """
+        """Median time of the launch without records, and time of an empty launch, in ns; None if not measured."""
         clean = self.kernel.clean
         pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
         known = ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns)
-        return min(known, default=None)
+        return min(known, default=None)  # back-to-back launches hide host overhead
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
         """Return the gain of a launch whose time follows the busiest unit's, as much as that unit limits it now."""
@@ -161,10 +152,7 @@ class Evidence(Struct, frozen=True, eq=False):
         return less * min(self.busiest[1] / LIMITING, 1.0)
 
     def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
-        """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.
-
-        It is 1 without samples of the warps.
-        """
+        """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers."""
         if self.stalls is None:
             return 1.0
         waits = self.stalls.share_of_waits(self.lines_of(operations))
@@ -185,18 +173,13 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return the lines of the TTGIR with operations, their regions, and the functions that they alone call."""
-        lines_of = [*operations]
-        if not lines_of:
-            return set()
-        if CALL in self.module.text:
-            lines_of += [one.operation for one in called_only_by(functions_of(self.module), lines_of)]
-        return self.module.lines_of(lines_of)
+        top = [*operations]
+        if top and CALL in self.module.text:
+            top += [one.operation for one in called_only_by(functions_of(self.module), top)]
+        return self.module.lines_of(top) if top else set()
 
     def time_share_of(self, operations: Iterable[Operation]) -> float:
-        """Return the share of the warps' time in operations, and in waits for their results.
-
-        Without samples of the warps, it is ``issued_share_of``.
-        """
+        """Return the share of the warps' time in operations and waits for their results, else ``issued_share_of``."""
         if self.stalls is None:
             return self.issued_share_of(operations)
         return self.stalls.share_of(self.lines_of(operations))
@@ -318,7 +301,8 @@ class Evidence(Struct, frozen=True, eq=False):
         """The part of DRAM's peak that the launch uses: counted, or a lower bound."""
         if self.measured is not None and DRAM in self.parts:
             return self.parts[DRAM]  # records may make the launch faster or slower
-        return self.speed_of_light.dram.min_part(self.summary.duration_ns) if self.speed_of_light.dram else 0.0
+        dram = self.speed_of_light.dram
+        return dram.min_part(self.summary.duration_ns) if dram else 0.0
 
     @property
     def has_dots(self) -> bool:
@@ -349,20 +333,19 @@ class Evidence(Struct, frozen=True, eq=False):
     @property
     def busiest(self) -> tuple[str, float]:
         """The busiest unit, with the part of the launch's time that it is busy, or a lower bound."""
-        computed = [] if self.parts else [(DRAM, min(self.dram_part, 1.0))]
-        if self._whole and not self.parts:
-            computed.insert(0, (self._whole.unit, self._whole.part))
-        return max(*self.parts.items(), *computed, ("", 0.0), key=lambda one: one[1])
+        parts = [*self.parts.items()]
+        if not parts:
+            parts = [(self._whole.unit, self._whole.part)] if self._whole else []
+            parts.append((DRAM, min(self.dram_part, 1.0)))
+        return max(*parts, ("", 0.0), key=lambda one: one[1])
 
     @property
     def busiest_of_device(self) -> tuple[str, float]:
-        """The busiest unit, with the part of all SMs' time in the launch that it is busy.
-
-        Computed figures of an SM's units refer to the time in which SMs have work; counters count all SMs.
-        """
+        """The busiest unit, with the part of all SMs' time in the launch that it is busy."""
         waves, sms = self.summary.waves, self.kernel.sm_count
         if self.measured is not None or waves is None or not sms or not self.parts:
             return self.busiest
+        # Computed figures of an SM's units refer to the time in which SMs have work.
         working = waves.sms / sms * (1 - (waves.idle_sm_share or 0.0))
         parts = {unit: part if unit in (DRAM, L2) else working * part for unit, part in self.parts.items()}
         return max(parts.items(), key=lambda one: one[1])
@@ -376,6 +359,19 @@ class Evidence(Struct, frozen=True, eq=False):
 def is_tensor(operation: Operation) -> bool:
     """Return True if an operation has a tensor among its printed types."""
     return any(printed.shape for printed in types_of(operation))
+
+
+def accesses_in(operations: Iterable[CountedOperation]) -> list[tuple[CountedOperation, Access]]:
+    """Return the operations that access global memory, with their accesses."""
+    return [(one, one.access) for one in operations if one.access is not None]
+
+
+def accesses_of_a_byte(access: Access, times: int | None) -> float:
+    """Return how often all CTAs access a byte on average; infinite if unknown."""
+    touched, requested_bytes = access.touched(), access.requested_bytes(times)
+    if touched is None or not touched.size_bytes or requested_bytes is None:
+        return math.inf
+    return requested_bytes / touched.size_bytes
 
 
 def elements_of(operation: Operation) -> int:

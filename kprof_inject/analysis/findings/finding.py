@@ -25,7 +25,10 @@ MIN_SHARE = 0.10
 """Part of a launch's time from which most rules report a loss: the SMs of a healthy matmul of one wave finish up to 6 %
 apart (H200)."""
 
-Figures = dict[str, float | int | str]
+Figures = Mapping[str, float | int | str]
+_MIN_LIKELY = 0.05  # a smaller gain is within the noise of most measurements
+_GAIN_MARGIN = 1.05  # less work mostly saves a little more, as caches and queues are less full
+_BEHIND_BUSY_UNIT = 0.5  # warps mostly wait anyway for a unit that limits the launch and keeps its work
 
 
 class Finding(Struct, frozen=True):
@@ -34,23 +37,19 @@ class Finding(Struct, frozen=True):
     rule: str
     """Name of the cause: mostly the name of the rule that found it."""
     scope: str | None
-    """Name of the scope concerned, if any."""
     share: float
     """The part of the launch's time that it explains, 0 to 1: an upper bound of the gain from removing it."""
     text: str
-    """One sentence with its figures."""
     advice: str
-    """What to look at next."""
     figures: Figures
-    """Numbers in ``text``."""
     index: int | None = None
     """Index of ``scope`` in the launch's table, as names need not be unique."""
     lines: tuple[int, ...] = ()
-    """First lines, in the TTGIR, of the operations that it concerns; empty if it is about the whole launch."""
+    """First lines of the operations in the TTGIR, unless it is about the whole launch."""
     doubt: str = ""
-    """Which records are missing, so that the figures may be off; empty if none are."""
+    """Which records are missing, so that the figures may be off."""
     removed: Mapping[str, float] = {}
-    """The part of each unit's work that results do not need, by the unit's name; empty for other causes."""
+    """The part of each unit's work that results do not need, by the unit's name."""
     likely: float | None = None
     """The gain to expect, which sorts findings; None if it equals ``share``, 0 for a note that is no advice."""
 
@@ -85,8 +84,7 @@ def found(
 ) -> Finding:
     """Return a finding, to which ``Rule`` adds its name unless it has one.
 
-    It concerns the scope with this index, or the operations ``at``: then it has their lines, and the innermost scope
-    with a roof around the first of them, or around ``around``.
+    It concerns ``scope`` or the operations ``at``, with the innermost roof's scope around the first, or ``around``.
     """
     if at and (roof := evidence.roof_around(around or at[0])):
         scope = roof.index
@@ -99,9 +97,7 @@ Results = Iterator[Finding | Unjudged]
 Need = Callable[[Evidence], Unjudged | None]
 """Function that returns a rule's missing input."""
 
-
-# A unit that is busier works for other warps while some are idle.
-_FULLY_BUSY = 0.75
+_FULLY_BUSY = 0.75  # a unit that is busier works for other warps while some are idle
 _MARGIN = 1.05  # of a unit's utilization: with more in flight, it is a little faster
 
 
@@ -186,12 +182,8 @@ def no_memory_waits(evidence: Evidence) -> Unjudged | None:
     return Unjudged("its warps wait for memory to change for most of their time", "")
 
 
-_MIN_LIKELY = 0.05
-"""A smaller gain is within the noise of most measurements."""
-
-
 class Waste(Struct, frozen=True):
-    """Work of a launch that its results do not need, by one cause."""
+    """Work of a launch that its results do not need, by one cause, done by ``operations``."""
 
     text: str
     """What the launch does, and the least that would suffice, with the place."""
@@ -199,14 +191,13 @@ class Waste(Struct, frozen=True):
     removed: Mapping[str, float]
     """The part of each unit's work that is not needed, by the unit's name."""
     operations: tuple[Operation, ...] = ()
-    """The operations that do the work."""
     time_share: float | None = None
     """The part of the warps' time in this work and in waits for it; None if it is all of the operations' time."""
     certainty: float = 1.0
     """The part of the gain that such an edit wins on average, 0 to 1."""
     figures: Figures = {}
     around: Operation | None = None
-    """The operation whose innermost scope the finding names; None for the first one."""
+    """The operation whose innermost scope the finding names, unless it is the first one's."""
     gain: float | None = None
     """Upper bound of the gain, if it does not follow from ``removed`` and ``time_share``."""
 
@@ -216,25 +207,13 @@ def row(judge: Callable[[Evidence], Iterator[Waste]]) -> Rule:
 
     def findings(evidence: Evidence) -> Results:
         for waste in judge(evidence) if evidence.executed else ():
-            if finding := _finding(evidence, waste):
-                yield finding
+            share, likely = gains(evidence, waste)
+            if share >= MIN_SHARE and likely >= _MIN_LIKELY:
+                at, around = waste.operations, waste.around
+                finding = found(evidence, share, waste.text, waste.advice, waste.figures, at=at, around=around)
+                yield replace(finding, likely=likely, removed=waste.removed)
 
     return rule()(wraps(judge)(findings))
-
-
-def _finding(evidence: Evidence, waste: Waste) -> Finding | None:
-    share, likely = (waste.gain, waste.gain * waste.certainty) if waste.gain is not None else gains(evidence, waste)
-    if share < MIN_SHARE or likely < _MIN_LIKELY:
-        return None
-    figures, operations, around = {**waste.figures}, waste.operations, waste.around
-    finding = found(evidence, share, waste.text, waste.advice, figures, likely=likely, at=operations, around=around)
-    return replace(finding, removed=waste.removed)
-
-
-# Less work mostly saves a little more, as caches and queues are less full.
-_GAIN_MARGIN = 1.05
-# Warps mostly wait anyway for a unit that limits the launch and keeps its work.
-_BEHIND_BUSY_UNIT = 0.5
 
 
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
@@ -242,6 +221,8 @@ def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
 
     A unit that limits the launch saves its own time; warps that wait save their waits. Necessary work bounds the gain.
     """
+    if waste.gain is not None:
+        return waste.gain, waste.gain * waste.certainty
     of_units = evidence.max_gain_of_units(waste.removed)
     unit, part = evidence.busiest
     of_busiest = waste.removed.get(unit, 0.0) if part >= POSSIBLE else 0.0

@@ -1,15 +1,16 @@
-"""Conditions of a launch: SMs without a CTA, a launch that is too short, and a clock below the nominal one."""
+"""Conditions of a launch: SMs without a CTA, warps that wait for others, a short launch, and a low clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import (
     MIN_SHARE,
-    Figures,
     Finding,
     Results,
     all_ctas,
@@ -18,15 +19,39 @@ from kprof_inject.analysis.findings.finding import (
     no_memory_waits,
     rule,
 )
+from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import FP32, TENSOR
-from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.analysis.summary import ScopeSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
-from kprof_inject.quantities import counted, percent, ratio, short_time
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, launch_duration_ns, queued_ns
+from kprof_inject.ttgir.dialect import CALL
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
+
+# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work. Warps of
+# one CTA share an SM's units and differ by a few percent.
+_NOTABLE = 1.25
+_WAYS = {
+    REVERSED: "those with the largest program ids (count down)",
+    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
+    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
+    "down)",
+}
+_MIN_OF_LONGEST_FIRST = 0.7  # an order that wins a smaller part of what the longest first would win is not worth naming
+_MAX_CHAIN = 16
+_MIN_LAUNCHING = 0.25  # of a longer launch, the kernel itself leaves more to win
+_MIN_THROTTLED = 0.10  # the clock rate follows the load; any busy device runs up to 10 % below nominal
+_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}  # units that draw much power from this utilization on
+_MIN_WARPS = 3  # with two warps, a difference does not show which of them waits for the other
+_MAX_RATIO = 100  # the shorter time is then mostly the cost of the records, so the ratio means nothing
+# One thread runs these for its CTA or partition, and writes of scalars.
+_OF_ONE_WARP = ("ttng.arrive_barrier", "ttng.async_tma_", "ttng.barrier_expect", "ttng.tc_gen5_")
 
 
 @rule(no_memory_waits, all_ctas, uses_records=False, idle="SMs")
@@ -47,7 +72,7 @@ def low_fill(evidence: Evidence) -> Results:
     text = f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
     text += f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle"
     advice = f"launch more CTAs: smaller tiles, {split}, or several problems in one launch"
-    figures: Figures = {"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms}
+    figures = {"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms}
     share, likely = (min(part, 1 - evidence.launching) for part in (most, idle_share))
     yield found(evidence, share, text, advice, figures, likely=likely)
 
@@ -74,7 +99,7 @@ def between_ctas(evidence: Evidence) -> Results:
         share = max(idle.gaps_won_share, evidence.max_gain() if evidence.parts else 0.0)
         advice = "make room for more CTAs on an SM, which work in the gaps: smaller blocks with fewer warps, fewer "
         advice += f"registers, less shared memory; or launch {fewer}"
-    figures: Figures = {"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share}
+    figures = {"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share}
     yield found(evidence, share, text, advice, figures, likely=idle.gaps_won_share)
 
 
@@ -94,12 +119,8 @@ def tail(evidence: Evidence) -> Results:
         even = f"the {waves.sms} SMs"
     text = f"{what}; spread evenly, the same work would take {percent(ending.count_share)} less time"
     advice = f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K"
-    figures: Figures = {"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms}
+    figures = {"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms}
     yield found(evidence, ending.count_share, text, advice, figures)
-
-
-# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work.
-_NOTABLE = 1.25
 
 
 @rule(cta_times, uses_records=False, idle="SMs")
@@ -125,10 +146,8 @@ def uneven_ctas(evidence: Evidence) -> Results:
         advice = "do not launch CTAs without work; start the others first, or split them"
         share = max(ending.uneven_share, by_order)
     else:
-        what = (
-            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
-            f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
-        )
+        what = f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
+        what += f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         share, advice = _order_or_split(ending, gains)
         if alone := _by_last_cta(evidence):
             share, gains = ending.uneven_share, {}
@@ -137,27 +156,14 @@ def uneven_ctas(evidence: Evidence) -> Results:
     cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
     if not idles:
         cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
-    yield found(
-        evidence,
-        share=share,
-        # CTAs that shared their SM with fewer others at the end take longer if they begin first.
-        likely=min(share, max(ending.uneven_share, share / min(summary.waves.slots_per_sm if summary.waves else 1, 2))),
-        text=f"CTAs are uneven: {what}, and {cost}",
-        advice=advice,
-        figures={
-            "last_cta": ending.last_cta,
-            "last_cta_ns": ending.last_cta_ns,
-            "median_cta_ns": ending.cta_ns,
-            **gains,
-        },
-    )
+    # CTAs that shared their SM with fewer others at the end take longer if they begin first.
+    likely = min(share, max(ending.uneven_share, share / min(summary.waves.slots_per_sm if summary.waves else 1, 2)))
+    figures = {"last_cta": ending.last_cta, "last_cta_ns": ending.last_cta_ns, "median_cta_ns": ending.cta_ns, **gains}
+    yield found(evidence, share, f"CTAs are uneven: {what}, and {cost}", advice, figures, likely=likely)
 
 
 def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
-    """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
-
-    A gain is negative if the launch would be longer. Orders of columns need a grid of two dimensions.
-    """
+    """Return the part by which a launch would be shorter, or longer, if its CTAs began in other orders, by name."""
     ctas, duration_ns = timeline.all_ctas, launch_duration_ns(timeline)
     columns, rows, _ = timeline.launch.grid
     ids = ctas["cta"].astype(np.int64)  # along x first, then y, then z
@@ -166,17 +172,6 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
         x, y, z = ids % columns, ids // columns % rows, ids // (columns * rows)
         orders |= {COLUMNS: np.lexsort((y, x, z)), COLUMNS_REVERSED: np.lexsort((-y, -x, z))}
     return {name: 1 - queued_ns(ctas[order], slots_per_sm) / duration_ns for name, order in orders.items()}
-
-
-# What an order does, for those who launch the kernel.
-_WAYS = {
-    REVERSED: "those with the largest program ids (count down)",
-    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
-    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
-    "down)",
-}
-# An order that wins a smaller part of what the longest first would win is not worth naming.
-_MIN_OF_LONGEST_FIRST = 0.7
 
 
 def _by_last_cta(evidence: Evidence) -> str:
@@ -194,11 +189,7 @@ def _by_last_cta(evidence: Evidence) -> str:
     return ""
 
 
-_MAX_CHAIN = 16
-
-
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
-    """Return the gain and the advice for uneven CTAs: another order, if one has such ``gains``, or shorter ones."""
     cta = f"CTA {ending.last_cta}"
     if ending.longest_first_share < MIN_SHARE:
         split = f"split the work of {cta}, which takes most of the launch whenever it begins"
@@ -211,10 +202,6 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     return by_order, f"start the longest CTAs first{way}; see why {cta} has more work than others"
 
 
-# Of a longer launch, the kernel itself leaves more to win.
-_MIN_LAUNCHING = 0.25
-
-
 @rule(uses_records=False)
 def short_launch(evidence: Evidence) -> Results:
     """Yield a launch of which an empty one takes a notable part, whatever the kernel does."""
@@ -224,21 +211,11 @@ def short_launch(evidence: Evidence) -> Results:
     share = empty_ns / launch_ns
     if not _MIN_LAUNCHING <= share < 1:
         return
-    yield found(
-        evidence,
-        share=share,
-        text=f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
-        f"({percent(share)})",
-        advice="fuse it with the kernel before or after it, or do the work of several launches in one",
-        figures={"launch_ns": launch_ns, "empty_ns": empty_ns},
-        likely=share / 2,  # the kernel that does the work takes longer
-    )
-
-
-# The clock rate follows the load; any busy device runs up to 10 % below nominal.
-_MIN_THROTTLED = 0.10
-# Units that draw much power, with the utilization over the launch from which they do.
-_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
+    text = f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
+    text += f"({percent(share)})"
+    advice = "fuse it with the kernel before or after it, or do the work of several launches in one"
+    figures, likely = {"launch_ns": launch_ns, "empty_ns": empty_ns}, share / 2  # the remaining kernel takes longer
+    yield found(evidence, share, text, advice, figures, likely=likely)
 
 
 def throttled(evidence: Evidence) -> Iterator[Finding]:
@@ -255,5 +232,131 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     text = f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
     text += f"their nominal clock: {why}"
     advice = "compare variants by cycles, not by time; check the power limit, or move fewer bytes, which saves power"
-    figures: Figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
+    figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
     yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")
+
+
+class _Apart(Struct, frozen=True):
+    few: NDArray[np.int64]
+    many: NDArray[np.int64]
+    few_ns: float
+    many_ns: float
+    max_above_mean_ns: float
+
+
+@rule(idle="warps")
+def imbalanced_warps(evidence: Evidence) -> Results:
+    """Yield at most one finding, for the scope with the largest loss: all scopes around it show the imbalance too.
+
+    Slow warps take longer in a scope, and also in the part of it that no inner scope covers: only in the latter, they
+    may work while others wait elsewhere. If a barrier makes all warps take as long as the slowest, its own scope may
+    show the imbalance, as the slowest warp waits the least. Warps are compared within a partition.
+    """
+    timeline, summary = evidence.timeline, evidence.summary
+    if max(evidence.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
+        return
+    if all(info.kind == ScopeKind.INSTANT for info in timeline.table.scopes):
+        yield Unjudged("no scope was recorded", "add --at func --at loop")
+        return
+    if missing := missing_warps(timeline) if len(timeline.warps) < _MIN_WARPS else missing_records(timeline):
+        yield missing
+        return
+    shared = shared_scopes(timeline.partitions)
+    scopes = [
+        (is_wait(info), scope)
+        for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
+        if info.kind != ScopeKind.INSTANT and index not in shared
+    ]
+    for waits in (False, True):
+        some = (_finding(evidence, scope, waits) for is_waiting, scope in scopes if is_waiting is waits)
+        if findings := [finding for finding in some if finding is not None]:
+            yield max(findings, key=lambda finding: finding.share)
+            return
+    if incomplete := missing_warps(timeline) or unpaired_records(timeline):
+        yield incomplete
+
+
+def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | None:
+    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns if waits else scope.warps_self_ns)
+    if apart is None:
+        return None
+    if not waits:
+        with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
+        is_same = with_inner is not None and np.array_equal(apart.few, with_inner.few)
+        if not is_same or apart.few_ns < _NOTABLE * apart.many_ns:
+            return None
+    alone = _work_of_one_warp(evidence, scope, waits)
+    if alone is not None and not (alone and apart.few[0] == scope.warps.ids.min()):
+        return None  # the warps' work is the same, so the difference is the hardware's
+    whole_ns = time_of_a_warp_ns(evidence)
+    share = min(apart.max_above_mean_ns / whole_ns, 1.0)
+    if share < MIN_SHARE:
+        return None
+    ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
+    all_ran_it = ctas == evidence.summary.recorded_ctas
+    in_each = "in each CTA" if all_ran_it else f"in each of {counted(ctas, 'CTA')} that ran it"
+    few_ns, many_ns = abs(apart.few_ns) / ctas, abs(apart.many_ns) / ctas
+    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
+    name, source = scope.distinct_name, scope.source or "its source line is unknown"
+    do = f"{few} {_verb('do', apart.few)}"
+    if waits:
+        text = f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+        text += f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
+        text += f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
+        look = f"record what comes before {name} ({source}) to see what {do} that the others do not"
+    else:
+        is_far = many_ns <= few_ns / _MAX_RATIO
+        times = f"more than {_MAX_RATIO} x as long" if is_far else f"{ratio(few_ns / many_ns)} as long"
+        text = f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
+        text += f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
+        look = f"look at what {do} in {name} that the others do not ({source})"
+    advice = f"{look}, and spread it over all warps{_team(scope)}"
+    if alone:
+        text += f"; one warp runs {alone} for all"
+        advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
+    slow: dict[str, float | str] = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist()))}
+    figures = slow | {"slow_warps": len(apart.few), "mean_ns": few_ns, "other_mean_ns": many_ns}
+    return found(evidence, share, text, advice, figures, scope=scope.index)
+
+
+def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> str | None:
+    """Return an operation of the scope, or before a wait, that one warp runs for all.
+
+    Empty if all warps do the same; None if they may differ, by masks or in foreign or unknown code.
+    """
+    if evidence.executed is None:
+        return None
+    lines = None if waits else evidence.timeline.table.scopes[scope.index].lines
+    alone = ""
+    for one in evidence.operations:
+        if lines is not None and not lines[0] <= one.line <= lines[1]:
+            continue
+        access = one.access
+        is_whole = access is None or access.is_whole or (one.times is not None and one.whole_times == one.times)
+        if one.operation.traits.is_foreign or one.operation.name == CALL or not is_whole:
+            return None
+        is_scalar_write = access is not None and access.form.writes and not access.shape
+        if not alone and (is_scalar_write or one.operation.name.startswith(_OF_ONE_WARP)):
+            alone = evidence.words_of(one.operation)
+    return alone
+
+
+def _team(scope: ScopeSummary, otherwise: str = "") -> str:
+    if scope.partition is None:
+        return otherwise
+    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
+
+
+def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:
+    """Return the warps whose value is nearer to the maximum than to the minimum; None unless they are a minority."""
+    if len(warps) < _MIN_WARPS:
+        return None
+    above = 2 * values > int(values.min()) + int(values.max())
+    if not above.any() or 2 * int(above.sum()) >= len(warps):
+        return None
+    few_ns, many_ns = float(values[above].mean()), float(values[~above].mean())
+    return _Apart(warps[above], warps[~above], few_ns, many_ns, float(values.max() - values.mean()))
+
+
+def _verb(verb: str, warps: NDArray[np.int64]) -> str:
+    return verb if len(warps) > 1 else {"do": "does"}.get(verb, f"{verb}s")

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, is_tensor
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
@@ -23,11 +23,23 @@ from kprof_inject.quantities import percent, size_text
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
 
-# Smaller overlaps are halos of tiles.
-_MIN_OVERLAP = 0.5
+_MIN_OVERLAP = 0.5  # smaller overlaps are halos of tiles
 _MIN_AGAIN = 0.1  # of the bytes that are loaded
-# A thread can keep this much of a row besides what it computes with: half of its 255 registers.
-_KEPT_BYTES_OF_THREAD = 512
+_KEPT_BYTES_OF_THREAD = 512  # of a row, besides what a thread computes with: half of its 255 registers
+_OF_TILES = 0.3  # shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable
+_OF_ITERATIONS = (
+    "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
+    "index), or load it in an outer loop over groups"
+)
+_NEAR = 0.3  # a window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers
+_OF_NEIGHBOURS = (
+    "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
+    "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"
+)
+_ONE_LOOP = (
+    "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
+    "rescaled sum, sums of x and of x * x)"
+)
 
 
 class Moved(Struct, frozen=True):
@@ -41,9 +53,8 @@ class Moved(Struct, frozen=True):
 def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
     """Return the bytes that loads, or stores, of tensors at known addresses move, in the order of the text."""
     found = []
-    for one in sample:
-        access = one.access
-        if access is None or one.operation.traits.is_atomic or access.form.reads is not reads:
+    for one, access in accesses_in(sample):
+        if one.operation.traits.is_atomic or access.form.reads is not reads:
             continue
         if not one.times or prod(access.shape) <= 1:
             continue
@@ -81,8 +92,9 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     again = [one for one in _again(loads) if one.moved.operation not in invariant]
     if not again:
         return
-    unknown = (one for one in evidence.sample if one.operation not in {load.operation for load in loads})
-    others = sum(one.access.max_bytes(one.times) or 0 for one in unknown if one.access and one.access.form.reads)
+    known = {load.operation for load in loads}
+    reads = [(one, access) for one, access in accesses_in(evidence.sample) if access.form.reads]
+    others = sum(access.max_bytes(one.times) or 0 for one, access in reads if one.operation not in known)
     share = sum(one.again_bytes for one in again) / (sum(one.requested_bytes for one in loads) + others)
     in_l1 = evidence.unit_shares_of(one.moved.operation for one in again)[SHARED]
     if max(share, in_l1 if evidence.parts.get(SHARED, 0.0) >= POSSIBLE else 0.0) < _MIN_AGAIN:
@@ -102,21 +114,14 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     if is_near and all(one.first is one.moved for one in again):
         advice, certainty = _OF_ITERATIONS, 0.7
     if bypassing:
-        where, certainty = evidence.places_of(bypassing), 1.0
-        advice = (
-            f"drop the cache modifier at {where}, which bypasses the L1, unless other CTAs write the data; or {advice}"
-        )
+        where, certainty = f"drop the cache modifier at {evidence.places_of(bypassing)}", 1.0
+        advice = f"{where}, which bypasses the L1, unless other CTAs write the data; or {advice}"
     elif all(_is_of_tiles(evidence, one) for one in again):
         certainty = _OF_TILES
     yield Waste(text, advice, removed, operations, certainty=certainty)
 
 
-# Shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable.
-_OF_TILES = 0.3
-
-
 def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
-    """Return True if one source line reloads a dot's operand, as a loop over tiles does."""
     load, first = again.moved.operation, again.first.operation
     is_of_dot = load.traits.starts_async or (load.loop and any(one.traits.is_dot for one in load.loop.walk()))
     return bool(is_of_dot) and evidence.place_of(load) == evidence.place_of(first)
@@ -162,56 +167,35 @@ def _removed(evidence: Evidence, again: Sequence[_Again], share: float) -> Mappi
 
 
 def _fits_l1(evidence: Evidence, loads: Sequence[Moved]) -> bool:
-    """Return True if an SM's L1 has room for what its CTAs load."""
     rates, waves = rates_of(evidence.kernel.target), evidence.summary.waves
     if rates is None or waves is None or any(one.operation.traits.starts_async for one in loads):
         return False
     resident = min(evidence.room or 1, -(-waves.ctas // waves.sms))
-    each = _each_bytes(evidence, loads) + (evidence.kernel.clean.shared_bytes or 0)
+    each = each_bytes(evidence, loads) + (evidence.kernel.clean.shared_bytes or 0)
     return resident * each <= rates.l1_bytes
 
 
-def _each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
+def each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
     """Return the bytes that a CTA loads, each once."""
     return union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas)
 
 
 def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
-    """Return the bytes that a unit moves and the bytes that suffice: *DRAM reads 1.1 GB where 0.55 GB suffice*."""
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if unit == DRAM and dram is not None and measured is not None:
         read = measured.metric(counters.DRAM_READ_BYTES)
         return f"DRAM reads {size_text(round(read))} where {size_text(dram.read_bytes)} suffice"
-    need = _each_bytes(evidence, loads) * evidence.summary.ctas
+    need = each_bytes(evidence, loads) * evidence.summary.ctas
     use = need * sum(one.requested_bytes for one in loads) / max(union(one.touched for one in loads).size_bytes, 1)
     whose = "the L1s deliver" if unit == SHARED else "the L2 delivers"
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
 
 
-_OF_ITERATIONS = (
-    "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
-    "index), or load it in an outer loop over groups"
-)
-# A window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers.
-_NEAR = 0.3
-_OF_NEIGHBOURS = (
-    "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
-    "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"
-)
-
-
 def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
-    """Return the advice to load once: keep a small row in registers, or do in one loop what several do."""
-    each = round(_each_bytes(evidence, loads))
+    each = round(each_bytes(evidence, loads))
     if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
         return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
     return f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
-
-
-_ONE_LOOP = (
-    "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
-    "rescaled sum, sums of x and of x * x)"
-)
 
 
 @row
@@ -243,12 +227,9 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
 @row
 def past_l1(evidence: Evidence) -> Iterator[Waste]:
     """Yield gathers whose cache modifier bypasses the L1, although their addresses may repeat."""
-    gathers = [
-        one.operation
-        for one in evidence.operations
-        if one.access and one.access.address is None and one.access.form.reads and not one.operation.traits.is_atomic
-        if _bypasses_l1(one.operation) and is_tensor(one.operation)
-    ]
+    accesses = accesses_in(evidence.operations)
+    reads = [one.operation for one, access in accesses if access.address is None and access.form.reads]
+    gathers = [one for one in reads if not one.traits.is_atomic and _bypasses_l1(one) and is_tensor(one)]
     if not gathers:
         return
     text = f"a cache modifier makes gathers bypass the L1 ({evidence.names_of(gathers)}): elements that threads of an "
@@ -256,11 +237,8 @@ def past_l1(evidence: Evidence) -> Iterator[Waste]:
     advice = f"drop the cache modifier at {evidence.places_of(gathers)} if elements repeat and no CTA writes them"
     removed = {L2: 1.0, L2_TO_SM: 1.0}
     # Other accesses queue after these: on an H200, 66 % of the warps' time cost 98 % of the launch's.
-    gain = min(_WAIT_BEHIND * evidence.time_share_of(gathers), 1 - evidence.necessary(removed))
+    gain = min(2 * evidence.time_share_of(gathers), 1 - evidence.necessary(removed))
     yield Waste(text, advice, removed, tuple(gathers), certainty=0.3, gain=gain)
-
-
-_WAIT_BEHIND = 2.0
 
 
 def _bypasses_l1(load: Operation) -> bool:

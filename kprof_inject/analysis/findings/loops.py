@@ -1,12 +1,9 @@
-"""Loops and waits among a kernel's scopes, metrics of loops, and their phases that take too long.
-
-During a wait, a warp does nothing else. Whether a wait is lost time depends on what runs meanwhile.
-"""
+"""Loops and waits among a kernel's scopes, metrics of loops, and their phases that take too long."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,10 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
-from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
-from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
@@ -30,44 +26,43 @@ from kprof_inject.ttgir.dialect import traits_of
 from kprof_inject.ttgir.loops import pipeline_of
 
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
+# Scopes around operations or lines, which the user may have named.
+_NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
+_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
+_WORD = re.compile(r"[a-z]+")
+_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
+_MIN_PHASE = 0.20  # the start and end of a matmul with 16 iterations take 8 % and 7 % (H200, the demo's capture)
+_MIN_ITERATIONS = 3  # if all loops of a kernel run once or twice, the code around them may be its main work
+_MAJORITY = 0.5  # if recorded scopes cover less of a phase, most of it is still unexplained
 
-
-def has_no_loop(timeline: Timeline) -> bool:
-    """Return True if the kernel's text proves that it has no loop, so that rules on loops do not apply."""
-    text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
-    return bool(text) and not any(operation in text for operation in dialect.LOOPS)
-
-
-def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
-    """Return that no loop of a kernel with loops was recorded; None if one was."""
-    return None if _recorded(table, *LOOPS) else Unjudged("no loop was recorded", "add --at loop --at iter")
-
-
-def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
-    """Return that no iteration of a kernel with loops was recorded; None if one was."""
-    return None if _recorded(table, ScopeKind.ITERATION) else Unjudged("no iteration was recorded", "add --at iter")
+PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
+_NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
+_MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
+_MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
+_FILL_LESS_OFTEN = (
+    "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
+    "loads wait for"
+)
 
 
 def _recorded(table: ScopeTable, *kinds: str) -> bool:
     return any(scope.kind in kinds for scope in table.scopes)
 
 
-def missing_in_loops(timeline: Timeline, name: str, unrecorded: Unjudged | None) -> Iterator[Unjudged]:
+def _missing_in_loops(timeline: Timeline, name: str, unrecorded: Unjudged | None) -> Iterator[Unjudged]:
     """Yield why findings of this name on loops may be missing, such as ``unrecorded``: nothing in a kernel without."""
-    needed = (unrecorded_loops(timeline.table), unrecorded, missing_records(timeline), unpaired_records(timeline))
-    missing = None if has_no_loop(timeline) else next(filter(None, needed), None)
+    without_loops = None
+    if not _recorded(timeline.table, *LOOPS):
+        text = ttgir_of(timeline.launch.kernel)
+        if text and not any(operation in text for operation in dialect.LOOPS):
+            return
+        without_loops = Unjudged("no loop was recorded", "add --at loop --at iter")
+    missing = without_loops or unrecorded or missing_records(timeline) or unpaired_records(timeline)
     if missing:
         yield replace(missing, finding=name)
 
 
-def loops_around(table: ScopeTable) -> frozenset[int]:
-    """Return the loops and iterations that contain another one."""
-    inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
-    outer = (around for index in inner for around in table.around(index))
-    return frozenset(index for index in outer if table.scopes[index].kind in LOOPS)
-
-
-def unrecorded_before(table: ScopeTable, index: int) -> str | None:
+def _unrecorded_before(table: ScopeTable, index: int) -> str | None:
     """Return a loop, such as ``loop[0]``, that precedes the one with this index and was not recorded."""
     recorded = {_path(scope) for scope in table.scopes}
     path = _path(table.scopes[index])
@@ -79,39 +74,23 @@ def unrecorded_before(table: ScopeTable, index: int) -> str | None:
 
 
 def _path(scope: Scope) -> tuple[int, ...]:
-    """Return the numbers of a loop and of those around it, the outermost first; empty if they are unknown."""
     numbers = _NUMBERED.fullmatch(scope.label or scope.name)
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
-
-
-# Scopes around operations or lines, which the user may have named.
-_NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
-_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
-_WORD = re.compile(r"[a-z]+")
-_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
 def is_wait(scope: Scope) -> bool:
     """Return True if a scope is a wait, by its operation or by the name that the user gave it."""
     if scope.kind not in _NAMED_KINDS:
         return scope.kind == ScopeKind.SPIN
-    return traits_of(_operation(scope)).is_wait or (
-        not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
-    )
-
-
-def _operation(scope: Scope) -> str:
-    return (scope.label or scope.name) if scope.kind == ScopeKind.OPERATION else ""
+    if scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).is_wait:
+        return True
+    words = _WORD.findall(scope.name.lower())
+    return not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(words)
 
 
 def time_of_a_warp_ns(evidence: Evidence) -> float:
     """Return the time of all warps with the same number, from begin to end of their CTAs, summed; at least 1."""
     return max(evidence.summary.warp_time_ns / max(len(evidence.timeline.warps), 1), 1.0)
-
-
-def warps_share(evidence: Evidence, scope: ScopeSummary, time_ns: float) -> float:
-    """Return ``time_ns`` as a part of the time of those warps that ran the scope."""
-    return min(time_ns / (max(len(scope.warps.ids), 1) * time_of_a_warp_ns(evidence)), 1.0)
 
 
 class LoopFigures(Struct, frozen=True):
@@ -148,7 +127,7 @@ def _ahead(evidence: Evidence, index: int) -> int | None:
         return None
     if (pipeline := pipeline_of(ran.module, loop)) is not None:
         return copied_ahead(ran, evidence.kernel, pipeline).bytes_per_sm()
-    forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
+    forms = [access.form for _, access in accesses_in(ran.of_loop(loop))]
     only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)
     return 0 if only_loads else None
 
@@ -169,17 +148,6 @@ def _wait_ns(evidence: Evidence, loop: int) -> float | None:
     return sum(scopes[index].total_ns or 0 for index in waits) / count if count else None
 
 
-# In a matmul with only 16 iterations, the start and the end take 8 % and 7 % of its time (H200, the demo's capture).
-_MIN_PHASE = 0.20
-# If all loops of a kernel run once or twice, the code around them may be its main work.
-_MIN_ITERATIONS = 3
-# If recorded scopes cover less of a phase, most of it is still unexplained.
-_MAJORITY = 0.5
-
-
-PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
-
-
 @rule(idle="warps", names=(PROLOGUE, EPILOGUE, FIRST_ITERATIONS))
 def loop_phases(evidence: Evidence) -> Results:
     """Yield long phases before and after all loops, and loops whose first iterations are slow."""
@@ -188,15 +156,16 @@ def loop_phases(evidence: Evidence) -> Results:
 
 
 def _ends(evidence: Evidence) -> Results:
-    """Yield long phases before and after the loops of the warps that ran any."""
     phases, table = evidence.summary.phases, evidence.timeline.table
     if phases is None:
         yield from _unjudged(evidence, PROLOGUE)
         yield from _unjudged(evidence, EPILOGUE)
         return
-    if before := unrecorded_before(table, phases.first_loop):
+    # A short dot loop's prologue is long as it loads most of the data, for which few CTAs have room.
+    is_short = evidence.executed is not None and iterations_below_stages(evidence) is not None
+    if before := _unrecorded_before(table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop", PROLOGUE)
-    elif not _fills_too_far(evidence):
+    elif not (is_short and occupancy_remedy(evidence)[0] == "shared memory"):
         advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
         where = f"before {evidence.summary.scopes[phases.first_loop].distinct_name}"
         longest = phases.before_scope, phases.before_scope_ns
@@ -207,19 +176,16 @@ def _ends(evidence: Evidence) -> Results:
     yield from _phase(evidence, EPILOGUE, where, phases.last_loop, phases.after_ns, longest, advice)
 
 
-def _fills_too_far(evidence: Evidence) -> bool:
-    """Return True if the prologue is long as it loads most of a short dot loop's data, for which few CTAs have room."""
-    is_short = evidence.executed is not None and iterations_below_stages(evidence) is not None
-    return is_short and occupancy_remedy(evidence)[0] == "shared memory"
-
-
 def _phase(
     evidence: Evidence, name: str, where: str, loop: int, time_ns: int, longest: tuple[int | None, int], advice: str
 ) -> Results:
     """Yield a phase ``where`` it is named, if it is long; ``longest`` is the scope that takes most of it."""
     timeline, scopes, phases = evidence.timeline, evidence.summary.scopes, evidence.summary.phases
     share = min(time_ns / max(timeline.warp_time_ns, 1), 1.0)
-    if phases is None or share < _MIN_PHASE or not _has_iterations(scopes):
+    # With too few iterations, phases cannot be distinguished.
+    iterations = [scope.iterations.median for scope in scopes if scope.iterations is not None]
+    iterations += [0 for scope in scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
+    if phases is None or share < _MIN_PHASE or max(iterations, default=_MIN_ITERATIONS) < _MIN_ITERATIONS:
         yield from _unjudged(evidence, name)
         return
     index, longest_ns = longest
@@ -231,7 +197,7 @@ def _phase(
     if phases.warps < warps:
         times += f", in {percent(phases.warps / warps)} of the warps"
     cta_share = time_ns / phases.whole_ns
-    figures: Figures = {"mean_ns": cta_ns, "cta_ns": whole_cta_ns, "cta_share": cta_share}
+    figures: dict[str, float | str] = {"mean_ns": cta_ns, "cta_ns": whole_cta_ns, "cta_share": cta_share}
     if index is None:
         look = f"record what runs {where} (markers, --at line(...), other loops)"
     else:
@@ -247,27 +213,14 @@ def _phase(
 
 def _unjudged(evidence: Evidence, name: str) -> Iterator[Unjudged]:
     unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
-    return missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
-
-
-def _has_iterations(scopes: Sequence[ScopeSummary]) -> bool:
-    """Return False if the loops run too few iterations to distinguish phases."""
-    iterations = [scope.iterations.median for scope in scopes if scope.iterations is not None]
-    iterations += [0 for scope in scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
-    return not iterations or max(iterations) >= _MIN_ITERATIONS
-
-
-# Iterations that differ by less are normal: their first loads miss a cache that later ones hit.
-_NOTABLE = 2.0
-# More slow iterations are not a pipeline fill: their CTAs share the SM with others, which finish earlier.
-_MAX_FILL_ITERATIONS = 16
-# There must be steady iterations between the first and the last to compare with.
-_MIN_STEADY_ITERATIONS = 4
+    return _missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
 
 
 def _first_iterations(evidence: Evidence) -> Results:
-    """Yield innermost loops whose first iterations fill a pipeline slowly: those of outer loops may differ anyway."""
-    outer = loops_around(evidence.timeline.table)
+    # The first iterations of outer loops may differ anyway.
+    table = evidence.timeline.table
+    inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
+    outer = {around for index in inner for around in table.around(index)}
     for index, scope in enumerate(evidence.summary.scopes):
         series = scope.iterations if index not in outer else None
         if series is None or not series.steady_ns or series.median < _MIN_STEADY_ITERATIONS:
@@ -276,7 +229,8 @@ def _first_iterations(evidence: Evidence) -> Results:
         is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
-        share = warps_share(evidence, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
+        excess_ns = float(series.counts[:slow] @ (slow_ns - steady_ns))
+        share = min(excess_ns / (max(len(scope.warps.ids), 1) * time_of_a_warp_ns(evidence)), 1.0)
         if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
             continue
         mean_ns = float(slow_ns.mean())
@@ -284,9 +238,8 @@ def _first_iterations(evidence: Evidence) -> Results:
         text += f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
         text += f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
         text += "time"
-        advice = "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
-        advice += "what the first loads wait for"
-        figures: Figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
-        yield found(evidence, share, text, advice, figures, scope=index, name=FIRST_ITERATIONS)
-    missing = unrecorded_iterations(evidence.timeline.table)
-    yield from missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)
+        figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
+        yield found(evidence, share, text, _FILL_LESS_OFTEN, figures, scope=index, name=FIRST_ITERATIONS)
+    is_recorded = _recorded(table, ScopeKind.ITERATION)
+    missing = None if is_recorded else Unjudged("no iteration was recorded", "add --at iter")
+    yield from _missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)

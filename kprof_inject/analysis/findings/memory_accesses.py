@@ -9,20 +9,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
-from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
+from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests, access_widths
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
-from kprof_inject.analysis.structure.layouts import (
-    MAX_ACCESS_BITS,
-    conflict_cycles,
-    is_transposed,
-    lanes_dimension,
-    min_cycles,
-)
+from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import listed, percent
@@ -30,50 +24,52 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_names
 from kprof_inject.ttgir.types import types_of
 
-# A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
-_MIN_EXTRA = 0.25
-# Fewer of all sectors that were counted are a few.
-_MAX_FEW = 0.1
+_MIN_EXTRA = 0.25  # a smaller part of the sectors, or of the cycles of the L1, is not worth an edit
+_MAX_FEW = 0.1  # fewer of all sectors that were counted are a few
+_WIDEST_BYTES = layouts.MAX_ACCESS_BITS // 8
+_STREAMING = 0.7  # with DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses
+_MAX_NAMES = 4
+_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
+_OTHER_SHAPE = (
+    "let neighbouring threads access neighbouring addresses: load tiles whose last dimension runs along the contiguous "
+    "dimension of the tensor, or store the tensor transposed"
+)
+# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
+_REST_OF_COPY = 0.5
+_TRANSPOSED = (
+    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
+    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
+)
+_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
+_BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 
 @row
 def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
     known = [one for one in evidence.requests if one.is_uncoalesced]
-    counted = {one.line: one for one in evidence.operations}
-    apart = [one for one in known if one.line not in counted or not _is_vector(evidence, counted[one.line])]
+    accesses = {one.line: (one.operation, access) for one, access in accesses_in(evidence.operations)}
+    # Of a vector, all sectors are used: each thread accesses more adjacent bytes than an instruction can.
+    apart = [one for one in known if one.line not in accesses or not _is_vector(evidence, *accesses[one.line])]
     sectors, wavefronts = _wasted(evidence, apart)
     if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
-        operations = tuple(counted[one.line].operation for one in apart if one.line in counted)
+        operations = tuple(accesses[one.line][0] for one in apart if one.line in accesses)
         worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
-        access = counted.get(worst.line)
-        distance, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
+        access = accesses.get(worst.line)
+        distance, advice = _directions(evidence, *access) if access else ("", _OTHER_SHAPE)
         text = f"uncoalesced access: {worst.text}{distance}"
         removed = {SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0}
-        yield Waste(
-            text,
-            advice,
-            removed,
-            operations,
-            figures={"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors},
-            around=access.operation if access else None,
-        )
-    unknown = [one for one in evidence.operations if one.access and one.access.address is None]
-    scattered = [one for one in unknown if one.access and one.access.form.by_registers and prod(one.access.shape) > 1]
+        figures = {"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors}
+        around = access[0] if access else None
+        yield Waste(text, advice, removed, operations, figures=figures, around=around)
+    unknown = [pair for pair in accesses.values() if pair[1].address is None and pair[1].form.by_registers]
+    scattered = tuple(operation for operation, access in unknown if prod(access.shape) > 1)
     if not known and scattered and evidence.measured and (text := evidence.measured.uncoalesced_text):
-        yield Waste(
-            text=f"uncoalesced access: {text}",
-            advice="let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "
-            "each index, or an array for each field instead of one of structures",
-            removed={SHARED: 0.5, L2: 0.5, DRAM: 0.5},
-            operations=tuple(one.operation for one in scattered),
-            certainty=1 / 6,  # few programs can choose their indices
-        )
-
-
-_WIDEST_BYTES = MAX_ACCESS_BITS // 8
-# With DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses.
-_STREAMING = 0.7
+        advice = "let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "
+        advice += "each index, or an array for each field instead of one of structures"
+        removed = {SHARED: 0.5, L2: 0.5, DRAM: 0.5}
+        # Few programs can choose their indices.
+        yield Waste(f"uncoalesced access: {text}", advice, removed, scattered, certainty=1 / 6)
 
 
 @row
@@ -83,11 +79,10 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     aligned = _unspecialized(evidence)
     widths = access_widths(evidence.machine_code) if evidence.machine_code else {}
     narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
-    for one in evidence.operations:
-        access = one.access
-        loaded = evidence.uses.loads_for(one.operation) if access else []
+    for one, access in accesses_in(evidence.operations):
+        loaded = evidence.uses.loads_for(one.operation)
         is_loaded = bool(loaded) and not any(map(is_tensor, loaded))
-        if access is None or not (aligned or is_loaded):
+        if not (aligned or is_loaded):
             continue  # alignment hints cannot widen it
         key = one.line, "store" if access.form.writes else "load"
         request, possible = requests.get(key), _possible_bytes(evidence, access)
@@ -124,12 +119,8 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, (*narrow, *conversions), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
-_MAX_NAMES = 4
-_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
-
-
 def _unspecialized(evidence: Evidence) -> list[str]:
-    """Return the integer arguments that are multiples of 16 without the compiler's knowledge."""
+    # Integer arguments that are multiples of 16 without the compiler's knowledge.
     function = entry_function(evidence.module)
     if function is None:
         return []
@@ -175,34 +166,20 @@ def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float
     return extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0
 
 
-def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
-    """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
-    if one.access is None:
-        return False
-    along = _lanes_run_along(evidence, one.operation, one.access)
-    return along is not None and step_along(one.access, along) == one.access.element_bytes
+def _is_vector(evidence: Evidence, operation: Operation, access: Access) -> bool:
+    along = _lanes_run_along(evidence, operation, access)
+    return along is not None and step_along(access, along) == access.element_bytes
 
 
 def _lanes_run_along(evidence: Evidence, operation: Operation, access: Access) -> int | None:
-    """Return the dimension of the tile along which neighbouring threads access it."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
-    along = lanes_dimension(tensor, evidence.module.aliases) if tensor else None
+    along = layouts.lanes_dimension(tensor, evidence.module.aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]
     return long[0] if along is None and len(long) == 1 else along
 
 
-_OTHER_SHAPE = (
-    "let neighbouring threads access neighbouring addresses: load tiles whose last dimension runs along the contiguous "
-    "dimension of the tensor, or store the tensor transposed"
-)
-
-
-def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
-    """Return how far apart neighbouring threads access memory, and what to change."""
-    access = one.access
-    if access is None:
-        return "", _OTHER_SHAPE
-    along = _lanes_run_along(evidence, one.operation, access)
+def _directions(evidence: Evidence, operation: Operation, access: Access) -> tuple[str, str]:
+    along = _lanes_run_along(evidence, operation, access)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     # Neighbours there are adjacent, or some of them share an address.
@@ -254,46 +231,23 @@ def _differences(access: Access, dim: int) -> Iterator[NDArray[np.int64]]:
 
 @row
 def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
-    """Yield accesses to shared memory with bank conflicts.
-
-    The cycles are a lower bound, from the layouts; an SM has one shared memory.
-    """
-    if not evidence.sm_cycles:
-        return
-    for one in evidence.operations:
-        each = conflict_cycles(one.operation, evidence.module.aliases)
+    """Yield accesses to shared memory with bank conflicts."""
+    for one in evidence.operations if evidence.sm_cycles else ():
+        each = layouts.conflict_cycles(one.operation, evidence.module.aliases)
         share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
         if share < MIN_SHARE:
             continue
         # The layouts show a lower bound of the conflicts.
         removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
-        if is_transposed(one.operation, evidence.module.aliases):
+        if layouts.is_transposed(one.operation, evidence.module.aliases):
             removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
-        least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
+        least, roof = layouts.min_cycles(one.operation), evidence.roof_around(one.operation)
         where = f" in {evidence.name_of(roof)}" if roof else ""
         text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
         text += f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
         text += "warp access the same bank, or less than its 4 bytes"
-        yield Waste(
-            text,
-            advice,
-            {SHARED: removed},
-            (one.operation,),
-            time_share=share,
-            figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
-        )
-
-
-# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
-_REST_OF_COPY = 0.5
-_TRANSPOSED = (
-    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
-    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
-)
-_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
-
-
-_BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
+        figures = {"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0}
+        yield Waste(text, advice, {SHARED: removed}, (one.operation,), time_share=share, figures=figures)
 
 
 @row

@@ -9,14 +9,7 @@ from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import union
-from kprof_inject.analysis.structure.values import (
-    Uses,
-    accumulation_of,
-    independent_operations,
-    invariant_operations,
-    program_ids,
-    varying_names,
-)
+from kprof_inject.analysis.structure import values
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of
@@ -24,11 +17,20 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
 
-# ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four iterations then overlap.
-_MAX_OVERLAP = 0.75
+_MAX_OVERLAP = 0.75  # ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four then overlap
 _REDUCTION = "tt.reduce"
-# One reduction is left after the loop, and accumulators for all elements take registers.
-_MIN_ITERATIONS = 4
+_MIN_ITERATIONS = 4  # one reduction is left after the loop, and accumulators for all elements take registers
+_EXTREMES = frozenset(
+    ("arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf", "arith.maxsi", "arith.minsi")
+)
+_MIN_CTAS = 2  # with fewer CTAs, computing it once saves little of the time of all SMs
+_MIN_SHARE = 0.1
+_SUMS = ("arith.addf", "arith.addi", "math.fma")
+_PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
+_REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
+_LINEAR = frozenset(
+    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
+)
 
 
 @row
@@ -42,11 +44,30 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
     for loop in evidence.loops:
         stored = union(one.touched for one in stores if loop in one.operation.ancestors())
         seen.update(one.operation for one in loads if common_bytes(one.touched, stored))  # each may load other values
-        repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
-        divided = [one for one in _divisions_by_invariants(module, loop) if one not in seen]
+        repeated = [one for one in values.invariant_operations(module, loop) if one not in seen and _is_costly(one)]
+        varying = values.varying_names(module, loop)
+        divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
+        divisions = [(one, names) for one, names in divisions if len(names) == 2 and one not in seen]
+        divided = [one for one, names in divisions if names[0] in varying and names[1] not in varying]
         seen.update(repeated, divided)
-        if repeated or divided:
-            yield _invariant(evidence, loop, repeated, divided)
+        if not repeated and not divided:
+            continue
+        work = [*repeated, *divided]
+        share = time = evidence.execution_share_of(work)
+        if any(one.name == _REDUCTION for one in repeated):
+            time = _saved_without_barriers(evidence, loop, share)
+        advice = []
+        if repeated:
+            advice.append(f"move {evidence.names_of(repeated)} before the loop")
+            if any(one.traits.reads_global for one in repeated):
+                advice.append("the compiler does not, as the loop also writes to memory that might overlap")
+        if divided:
+            where = evidence.places_of(divided)
+            advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
+        text = f"{evidence.name_around(work[0])} does in each iteration what does not depend on it: "
+        text += f"{evidence.names_of(work)} take{'s' if len(work) == 1 else ''} {percent(share)} of the warps' time"
+        figures = {"operations": len(repeated), "divisions": len(divided), "time_share": share}
+        yield Waste(text, "; ".join(advice), evidence.without(work), tuple(work), time, figures=figures)
 
 
 def _is_costly(one: Operation) -> bool:
@@ -56,44 +77,8 @@ def _is_costly(one: Operation) -> bool:
     return is_slow and is_tensor(one)
 
 
-def _divisions_by_invariants(module: Module, loop: Operation) -> list[Operation]:
-    varying = varying_names(module, loop)
-    divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
-    return [one for one, names in divisions if len(names) == 2 and names[0] in varying and names[1] not in varying]
-
-
-def _invariant(
-    evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation]
-) -> Waste:
-    removed = [*repeated, *divided]
-    share = time = evidence.execution_share_of(removed)
-    if any(one.name == _REDUCTION for one in repeated):
-        time = _saved_without_barriers(evidence, loop, share)
-    advice = []
-    if repeated:
-        advice.append(f"move {evidence.names_of(repeated)} before the loop")
-        if any(one.traits.reads_global for one in repeated):
-            advice.append("the compiler does not, as the loop also writes to memory that might overlap")
-    if divided:
-        where = evidence.places_of(divided)
-        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
-    text = f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
-    text += f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time"
-    return Waste(
-        text,
-        "; ".join(advice),
-        evidence.without(removed),
-        tuple(removed),
-        time_share=time,
-        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
-    )
-
-
 def _saved_without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:
-    """Return the share of the warps' time saved without a loop's reductions: their ``share``, and waits for loads.
-
-    Without their barriers, iterations overlap, and the loads of several are in flight together.
-    """
+    # Without the barriers of reductions, iterations overlap, and the loads of several are in flight together.
     loads = [one for one in body_of(loop) if one.traits.reads_global]
     waits = evidence.stalls.share_of_waits(evidence.lines_of(loads)) if evidence.stalls else 0.0
     return min(share + _MAX_OVERLAP * waits, 1.0)
@@ -105,7 +90,7 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
     module = evidence.module
     for loop in evidence.loops:
         reductions = [one for one in body_of(loop) if one.name == _REDUCTION]
-        sums = [one for one in reductions if accumulation_of(module, loop, one) is not None]
+        sums = [one for one in reductions if values.accumulation_of(module, loop, one) is not None]
         is_running = not sums and _has_running_extreme(module, loop)
         if is_running:  # such as a running maximum, by which a sum is rescaled
             sums = [one for one in reductions if not types_of(one)[-1].shape]
@@ -123,24 +108,11 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
         text = f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
         text += f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time"
         removed = {unit: saved * part for unit, part in evidence.without(sums).items()}
-        yield Waste(
-            text,
-            advice,
-            removed,
-            tuple(sums),
-            time_share=_saved_without_barriers(evidence, loop, share * saved),
-            certainty=0.7,
-            figures={"reductions": len(sums)},
-        )
-
-
-_EXTREMES = frozenset(
-    ("arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf", "arith.maxsi", "arith.minsi")
-)
+        time, figures = _saved_without_barriers(evidence, loop, share * saved), {"reductions": len(sums)}
+        yield Waste(text, advice, removed, tuple(sums), time, certainty=0.7, figures=figures)
 
 
 def _has_running_extreme(module: Module, loop: Operation) -> bool:
-    """Return True if a loop combines an extreme of each block with those before, and leaves only such values."""
     if any(one.traits.is_dot or one.traits.writes_global for one in loop.walk()):
         return False  # what an iteration needs of its own block is no running value
     body, carried = body_of(loop), set(loop_arguments(module, loop)[1:])
@@ -149,21 +121,16 @@ def _has_running_extreme(module: Module, loop: Operation) -> bool:
     return any(names & carried and names & reduced for names in combined)
 
 
-# With fewer CTAs, computing it once saves little of the time of all SMs.
-_MIN_CTAS = 2
-_MIN_SHARE = 0.1
-
-
 @row
 def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield costly arithmetic that CTAs repeat: it depends on no program id, or not on those in which they differ."""
     function = entry_function(evidence.module)
     if function is None or evidence.summary.ctas < _MIN_CTAS:
         return
-    ids = program_ids(function)
+    ids = values.program_ids(function)
     seen = set[Operation]()
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
-        same = independent_operations(evidence.module, function, varying)
+        same = values.independent_operations(evidence.module, function, varying)
         same = [one for one in same if not one.traits.is_constant and not one.traits.reads_global]
         costly = [
             one
@@ -183,15 +150,8 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
             who = f"each of {evidence.summary.ctas} CTAs computes the same"
             advice = "compute it once, before the launch or in a small kernel of its own, and load the result: a table"
         text = f"{who}: {what}, with what these need, take {percent(share)} of the warps' time"
-        removed = evidence.without(same)
-        yield Waste(
-            text,
-            advice,
-            removed,
-            tuple(costly),
-            time_share=share,
-            figures={"operations": len(same), "time_share": share},
-        )
+        figures = {"operations": len(same), "time_share": share}
+        yield Waste(text, advice, evidence.without(same), tuple(costly), share, figures=figures)
 
 
 @row
@@ -202,13 +162,13 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         body, changed = body_of(loop), dict[Operation, None]()
         for dot, place in ((one, place) for one in body if one.traits.is_dot for place in (0, 1)):
             made = uses.origin(dot, place)
-            if made is None or _is_loaded(made) or not _is_stored(dot, place):
+            if made is None or _is_loaded(made) or not _is_in_shared_memory(dot, place):
                 continue
             if any(map(_is_loaded, _chain(uses, made, body))):
                 changed[made] = None
         if not changed:
             continue
-        varying = varying_names(module, loop)
+        varying = values.varying_names(module, loop)
         factors = [one for made in changed for one in _chain(uses, made, body) if _has_invariant(uses, one, varying)]
         moved = [*changed, *(one for one in body if one.name in _REGISTER_MOVES)]
         share = evidence.time_share_of(moved)
@@ -221,10 +181,8 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         text = f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
         text += f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the "
         text += "warps' time"
-        removed = evidence.without(moved)
-        yield Waste(
-            text, advice, removed, tuple(changed), time_share=share, certainty=0.9 if factors else 0.4, around=loop
-        )
+        removed, certainty = evidence.without(moved), 0.9 if factors else 0.4
+        yield Waste(text, advice, removed, tuple(changed), share, certainty=certainty, around=loop)
 
 
 @row
@@ -232,7 +190,7 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
     """Yield results of dots that a loop scales by what does not depend on it, before it adds them up."""
     module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
-        carried, varying = set(loop_arguments(module, loop)[1:]), varying_names(module, loop)
+        carried, varying = set(loop_arguments(module, loop)[1:]), values.varying_names(module, loop)
         scaled = dict[Operation, None]()
         for dot in (one for one in body_of(loop) if one.traits.is_dot):
             pending, chain = [dot], list[Operation]()
@@ -277,12 +235,7 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 
 
-_SUMS = ("arith.addf", "arith.addi", "math.fma")
-_PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
-_REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
-
-
-def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
+def _chain(uses: values.Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
     """Yield conversions and products by which a loop's body changes what it loads, from the last to the load."""
     pending = [made]
     while pending:
@@ -295,29 +248,19 @@ def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[O
             pending += [maker for maker in makers if maker is not None]
 
 
-_LINEAR = frozenset(
-    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
-)
-
-
 def _is_loaded(one: Operation) -> bool:
-    return one.traits.reads_global or one.name in (READ, "ttg.local_alloc")
+    return one.traits.reads_global or one.name in (READ, _BUFFER)
 
 
 @if_misfit(False)
-def _is_stored(dot: Operation, place: int) -> bool:
-    """Return True if the tensor cores take an operand of a dot from shared memory."""
+def _is_in_shared_memory(dot: Operation, place: int) -> bool:
     return factors_of(dot)[place].kind == "memdesc"
 
 
-def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
-    """Return True if an operation is a product with a factor that does not depend on the iteration."""
-    if product.name != _PRODUCT:
-        return False
-    made = [uses.origin(product, place) for place in (0, 1)]
-    names = operand_names(product)
-    return any(
+def _has_invariant(uses: values.Uses, product: Operation, varying: Set[str]) -> bool:
+    for place, name in enumerate(operand_names(product)[:2] if product.name == _PRODUCT else ()):
+        made = uses.origin(product, place)
         # A shared-memory buffer is invariant, but its contents are not.
-        name not in varying or (one is not None and one.name != _BUFFER and varying.isdisjoint(result_names(one)))
-        for name, one in zip(names, made, strict=False)
-    )
+        if name not in varying or (made and made.name != _BUFFER and varying.isdisjoint(result_names(made))):
+            return True
+    return False

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, accesses_of_a_byte
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.in_flight import lacks_wgmma
-from kprof_inject.analysis.findings.loaded_again import moved_by
+from kprof_inject.analysis.findings.loaded_again import each_bytes, moved_by
 from kprof_inject.analysis.findings.memory_accesses import step_along
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, UNITS_OF_SM
@@ -18,12 +20,28 @@ from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
-# Maximum number of elements of a CTA's accumulator: half of an SM's 64 K registers (H100).
-_MAX_TILE = 256 * 128
-# The L2 is 0.9 to 1.0 times as busy as DRAM if it delivers what DRAM gives it once (H100).
-_MIN_ABOVE_DRAM = 1.2
-# Twice the tile halves the loads of an operand only if two CTAs load the same.
-_MIN_LOADS = 2
+_MAX_TILE = 256 * 128  # maximum number of elements of a CTA's accumulator: half of an SM's 64 K registers (H100)
+_MIN_ABOVE_DRAM = 1.2  # the L2 is 0.9 to 1.0 times as busy as DRAM if it delivers what DRAM gives it once (H100)
+_MIN_LOADS = 2  # twice the tile halves the loads of an operand only if two CTAs load the same
+_TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
+_MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
+_HALF = 0.48
+_MIN_SHARED_PART = 0.5  # of what CTAs load
+
+_OTHER_ORDER = (
+    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
+    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+)
+# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
+_OTHER_PASS = (
+    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
+    "little at a time that the L2, or its registers, hold it until the next pass"
+)
+_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
+_MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
+# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
+_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
+_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0  # less of DRAM's reads is noise, or what a wave's CTAs read at once
 
 
 @row
@@ -52,23 +70,19 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
 
 
 def _limiting_l2(evidence: Evidence) -> float:
-    """Return the L2's utilization if it limits the launch, and DRAM does less; else 0."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     return busy if busy >= max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) else 0.0
 
 
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
-    loads = list[float]()
-    for one in evidence.operations:
-        access = one.access
-        if access is None or not access.form.reads or len(access.shape) != 2 or set(access.shape) != shape:
-            continue
-        touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
-        if touched is None or not touched.size_bytes or requested_bytes is None:
-            return True  # it may be the operand that CTAs share
-        loads.append(requested_bytes / touched.size_bytes)
-    return not loads or max(loads) >= _MIN_LOADS
+    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
+    of_tiles = [(access, times) for access, times in reads if set(access.shape) == shape]
+    return not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
+
+
+def _reads(evidence: Evidence) -> list[tuple[CountedOperation, Access]]:
+    return [(one, access) for one, access in accesses_in(evidence.operations) if access.form.reads]
 
 
 @row
@@ -79,11 +93,11 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     loads = moved_by(evidence.sample, reads=True)
     if any(evidence.uses.loads_for(one.operation) for one in loads):
         return  # which CTAs share data is up to the data
-    touched = [one.access.touched() for one in evidence.operations if one.access and one.access.form.reads]
+    touched = [access.touched() for _, access in _reads(evidence)]
     known = [one for one in touched if one is not None]
     if not loads or len(known) < len(touched):
         return
-    of_ctas = union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas) * evidence.summary.ctas
+    of_ctas = each_bytes(evidence, loads) * evidence.summary.ctas
     needed = union(known).size_bytes
     saved = 1 - needed / max(of_ctas, 1)
     if saved < _MIN_SHARED_PART:
@@ -94,24 +108,6 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     advice += "other CTAs' loads, or several tiles that need the same data"
     operations = tuple(one.operation for one in loads)
     yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), operations, time_share=0.0, certainty=0.7)
-
-
-_MIN_SHARED_PART = 0.5  # of what CTAs load
-
-_OTHER_ORDER = (
-    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
-    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
-)
-# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
-_OTHER_PASS = (
-    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
-    "little at a time that the L2, or its registers, hold it until the next pass"
-)
-_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
-# Tiles of a matmul in a good order read each operand once or twice from DRAM.
-_MIN_REREAD = 2.0
-# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
-_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
 
 @row
@@ -131,16 +127,14 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     extra, has_passes = read - dram.read_bytes, _reads_its_own_again(evidence, dram.read_bytes)
     kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra)) if has_passes else extra
     kept /= evidence.dram_moved
-    loads = (one.operation for one in evidence.operations if one.access and one.access.form.reads)
-    yield Waste(
-        text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
-        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
-        advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
-        removed=dict.fromkeys((DRAM, L2), kept),  # the L2 is busy with what it gets from DRAM, too
-        time_share=0.0 if has_passes else evidence.time_share_of(loads) * kept,
-        certainty=0.3 if has_passes else 0.7,  # writes and other CTAs also take room in the L2
-        figures={"ratio": again},
-    )
+    text = f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the {size_text(dram.read_bytes)} "
+    text += f"that the launch needs (L2 hit rate {percent(hits)})"
+    removed = dict.fromkeys((DRAM, L2), kept)  # the L2 is busy with what it gets from DRAM, too
+    if has_passes:  # writes and other CTAs also take room in the L2
+        yield Waste(text, _OTHER_PASS, removed, time_share=0.0, certainty=0.3, figures={"ratio": again})
+        return
+    time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
+    yield Waste(text, _OTHER_ORDER, removed, time_share=time_share, certainty=0.7, figures={"ratio": again})
 
 
 @row
@@ -150,8 +144,7 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         inside = [*dot.loop.walk()] if dot.loop else []
         if sum(one.traits.is_dot for one in inside) != 1 or evidence.summary.ctas < _MIN_SYMMETRIC:
             continue
-        reads = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
-        accesses = [one.access for one in reads if one.operation.loop is dot.loop and one.access]
+        accesses = [access for one, access in _reads(evidence) if one.times and one.operation.loop is dot.loop]
         touched = [found for access in accesses if (found := access.touched()) is not None]
         steps = [[step_along(access, dim) for dim in (0, 1)] for access in accesses if len(access.shape) == 2]
         if len(touched) != 2 or len(steps) != 2:
@@ -171,20 +164,11 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         return
 
 
-_TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
-_MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
-_HALF = 0.48
-
-# A smaller part of DRAM's reads is noise, or what CTAs of one wave read at the same time.
-_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
-
-
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:
-    """Yield data that CTAs share, and that streamed data pushes out of the L2."""
     shared, streamed, shared_bytes = list[Operation](), list[Operation](), 0
-    for one in evidence.operations:
-        access, touched = one.access, one.access.touched() if one.access else None
-        if access is None or touched is None or not touched.size_bytes:
+    for one, access in accesses_in(evidence.operations):
+        touched = access.touched()
+        if touched is None or not touched.size_bytes:
             continue
         requested_bytes = access.requested_bytes(one.times) or 0
         if access.form.reads and requested_bytes >= _MIN_SHARED * touched.size_bytes:
@@ -213,9 +197,8 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
     """Return True if each load reads its bytes once, but several loops read the same."""
     by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
-    for one in evidence.operations:
-        access = one.access
-        if access is None or not access.form.reads or not one.times:
+    for one, access in _reads(evidence):
+        if not one.times:
             continue
         touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
         if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings import (
-    arithmetic,
     busy_units,
-    imbalanced_warps,
     in_flight,
     instructions,
     launch_conditions,
     loaded_again,
     loops,
     memory_accesses,
-    pipelining,
     repeated_work,
     reuse,
     unneeded_elements,
@@ -32,10 +28,8 @@ from kprof_inject.analysis.unjudged import Unjudged
 
 _MODULES = (
     launch_conditions,
-    imbalanced_warps,
     loops,
     waits,
-    pipelining,
     in_flight,
     busy_units,
     # The account of waste.
@@ -46,14 +40,13 @@ _MODULES = (
     reuse,
     repeated_work,
     instructions,
-    arithmetic,
 )
 RULES = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Rule) and one is not pace)
 """The rules in the order in which findings of equal gains are shown; with a causal experiment, ``pace`` follows."""
 
 
 class Outcome(Enum):
-    """Conclusion of a rule."""
+    """Conclusion of a rule for a launch."""
 
     FOUND = "found"
     NOT_FOUND = "not found"
@@ -92,17 +85,15 @@ class Judgement(Struct, frozen=True):
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     """Return the result of each rule, in the order of the rules."""
-    rules = RULES if evidence.slopes is None else (*RULES, pace)
-    return tuple(one for rule in rules for one in _judged(rule, evidence))
-
-
-def _judged(rule: Rule, evidence: Evidence) -> Iterator[Judgement]:
-    results = list(rule(evidence)) if evidence.summary.ctas else [Unjudged("no CTA ran", "")]
-    for name in rule.names:
-        findings = tuple(one for one in results if isinstance(one, Finding) and one.rule == name)
-        reasons = (one for one in results if isinstance(one, Unjudged) and one.finding in ("", name))
-        unjudged = next((replace(one, finding="") for one in reasons), None)
-        if unjudged and evidence.summary.is_foreign:  # remedies do not apply to buffers of other profilers
-            unjudged = replace(unjudged, remedy="")
-        # Findings are valid even if the rule could not judge everything.
-        yield Judgement(name, findings, None if findings else unjudged)
+    judgements = []
+    for rule in RULES if evidence.slopes is None else (*RULES, pace):
+        results = list(rule(evidence)) if evidence.summary.ctas else [Unjudged("no CTA ran", "")]
+        for name in rule.names:
+            findings = tuple(one for one in results if isinstance(one, Finding) and one.rule == name)
+            reasons = (one for one in results if isinstance(one, Unjudged) and one.finding in ("", name))
+            unjudged = next((replace(one, finding="") for one in reasons), None)
+            if unjudged and evidence.summary.is_foreign:  # remedies do not apply to buffers of other profilers
+                unjudged = replace(unjudged, remedy="")
+            # Findings are valid even if the rule could not judge everything.
+            judgements.append(Judgement(name, findings, None if findings else unjudged))
+    return tuple(judgements)

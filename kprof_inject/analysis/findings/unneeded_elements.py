@@ -12,9 +12,8 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import Evidence, elements_of
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, elements_of
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -32,18 +31,30 @@ from kprof_inject.ttgir.types import types_of
 
 _SECTOR_BYTES = 32
 _MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
+_POSSIBLY_HIDDEN, _POSSIBLY_MASKED = 0.9, 0.9  # of the elements, and of the iterations, by loaded data
 _MAX_CHAIN = 32
 _SELECT, _STORE = "arith.select", "tt.store"
 # Constants that are added to what a softmax keeps, and to what it hides: -inf, or a number such as -1.0e+06.
 _ZERO = re.compile(r"dense<0\.0+e\+00>")
 _HUGE = re.compile(r"dense<(?:0xFF800000|0xFC00|-\d\.\d+e\+(?:0[4-9]|[1-3]\d))>")
+_MAX_USED = 0.5
+_WIDE_KEY_BITS = 64
+_MIN_STEPS = 4  # combining operations at one place from which it counts as a sort
+_FEW_OF_SORT = (
+    "do not sort everything for a few: use tl.topk, or for a handful, repeat tl.max or tl.argmax with earlier results "
+    "masked out"
+)
+_MIN_PADDED = 0.2  # masked lanes take as long as others: a tile that is larger than its data computes for nothing
+_OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"
+_SHORTER_LOOP = (
+    "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
+)
 
 
 class Demand(Struct, frozen=True):
     """The elements of a value that results need."""
 
     mask: Mask
-    """True for the elements that are needed."""
     deciding: tuple[Operation, ...] = ()
     """The selects and stores that decide on the mask."""
     chosen: tuple[Operation, ...] = ()
@@ -57,7 +68,6 @@ class Demands:
     """The elements of each value that the sampled CTAs' results need."""
 
     def __init__(self, evidence: Evidence) -> None:
-        """Read the operations as these CTAs execute them."""
         self._uses = evidence.uses
         self._executed = {one.operation: one.executed for one in evidence.sample}
         self._known: dict[tuple[Operation, str], Demand] = {}
@@ -125,9 +135,8 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
     demands = Demands(evidence)
     loaded, unneeded = dict[Operation, int](), dict[Operation, int]()
     chosen, deciding = dict[Operation, list[Operation]](), list[Operation]()
-    for one in evidence.sample:
-        access = one.access
-        if access is None or not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
+    for one, access in accesses_in(evidence.sample):
+        if not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
             continue
         touched = of_each_cta(access, one)
         if touched is None:
@@ -149,17 +158,22 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
         advice += "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles"
         yield Waste(text, advice, removed=_of_loads(evidence, list(unneeded), share), operations=tuple(unneeded))
     for select, loads in chosen.items():
-        share = sum(loaded[one] for one in loads) / whole
-        if len(loads) < 2:
-            if _hides_rows(evidence.uses, select):
-                yield _hidden_waste(evidence, select, loads, share)
+        share, certainty = sum(loaded[one] for one in loads) / whole, 0.75
+        if len(loads) > 1:
+            share *= 0.5
+            text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
+            text += f"uses one: {evidence.names_of(loads)}"
+            advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
+            advice += "load the condition as its mask, which skips whole sectors that are not used"
+        elif _hides_rows(evidence.uses, select):
+            share, certainty = _POSSIBLY_HIDDEN * share, 0.25
+            text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many "
+            text += "by a condition on loaded data, such as a length"
+            advice = f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or "
+            advice += "end a loop at the limit"
+        else:
             continue
-        share *= 0.5
-        text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
-        text += f"uses one: {evidence.names_of(loads)}"
-        advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
-        advice += "load the condition as its mask, which skips whole sectors that are not used"
-        yield Waste(text, advice, removed=_of_loads(evidence, loads, share), operations=tuple(loads), certainty=0.75)
+        yield Waste(text, advice, _of_loads(evidence, loads, share), tuple(loads), certainty=certainty)
 
 
 @row
@@ -196,17 +210,8 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if is_sort else 0.4)
 
 
-_MAX_USED = 0.5
-_WIDE_KEY_BITS = 64
-_MIN_STEPS = 4  # combining operations at one place from which it counts as a sort
-_FEW_OF_SORT = (
-    "do not sort everything for a few: use tl.topk, or for a handful, repeat tl.max or tl.argmax with earlier results "
-    "masked out"
-)
-
-
 def _hides_rows(uses: Uses, select: Operation) -> bool:
-    """Return True if a select replaces elements by a constant, and no data of each element decides which."""
+    # It replaces elements by a constant, and no data of each element decides which.
     if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
         return False
     sources = uses.sources(select, 0, lambda made: made.traits.is_arithmetic or made.traits.is_move)
@@ -214,17 +219,6 @@ def _hides_rows(uses: Uses, select: Operation) -> bool:
         made.traits.is_random or (made.traits.reads_memory and elements_of(made) >= elements_of(select))
         for made in sources
     )
-
-
-_POSSIBLY_HIDDEN = 0.9  # of the elements
-
-
-def _hidden_waste(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
-    text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many by a "
-    text += "condition on loaded data, such as a length"
-    advice = f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or end a loop "
-    advice += "at the limit"
-    return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=0.25)
 
 
 def _sectors(touched: Ranges) -> int:
@@ -235,13 +229,9 @@ def _sectors(touched: Ranges) -> int:
 def _of_loads(evidence: Evidence, loads: list[Operation], share: float) -> Mapping[str, float]:
     """Return the part of each unit's work that is not needed, if loads need ``share`` less of all bytes loaded."""
     dram = evidence.speed_of_light.dram
-    reads = dram.read_bytes / max(dram.once_bytes, 1) if dram else 1.0
-    return {
-        DRAM: share * reads,
-        L2: share * reads,
-        L2_TO_SM: share,
-        SHARED: evidence.unit_use.share_of(SHARED, evidence.lines_of(loads)),
-    }
+    reads = share * (dram.read_bytes / max(dram.once_bytes, 1)) if dram else share
+    in_l1 = evidence.unit_use.share_of(SHARED, evidence.lines_of(loads))
+    return {DRAM: reads, L2: reads, L2_TO_SM: share, SHARED: in_l1}
 
 
 @row
@@ -279,9 +269,6 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 
-_POSSIBLY_MASKED = 0.9  # of the iterations
-
-
 def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation | None]:
     """Return the part of a dot's executions with an operand masked to zero, and that operand's load."""
     sample = {one.operation: one for one in evidence.sample}
@@ -290,8 +277,12 @@ def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation 
         loads = [sample[one] for one in _loads_of(evidence.uses, dot.operation, place) if one in sample]
         kept = 0.0
         for one in loads:
-            mask = one.access.mask if one.access else None
-            is_known = mask is not None and one.times is not None and _is_zero_elsewhere(evidence.uses, one.operation)
+            mask, names = one.access.mask if one.access else None, operand_names(one.operation)
+            # Masked elements are zero if ``other`` is zero or absent; a copy also has its destination before it.
+            place_of_other = 3 if one.operation.traits.starts_async else 2
+            other = evidence.uses.origin(one.operation, place_of_other) if len(names) > place_of_other else None
+            is_zero = len(names) <= place_of_other or (other is not None and _ZERO.search(other.tail) is not None)
+            is_known = mask is not None and one.times is not None and is_zero
             kept += (one.times or 0) * (1 - _discarded(mask, one)) if mask is not None and is_known else math.inf
         if loads and dot.times:
             found = max(found, (1 - kept / dot.times, loads[0].operation), key=lambda each: each[0])
@@ -306,22 +297,21 @@ def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
     return [user for user, _ in uses.readers(made) if user.traits.starts_async and not user.traits.is_of_dot]
 
 
-def _is_zero_elsewhere(uses: Uses, load: Operation) -> bool:
-    """Return True if a load's masked elements are zero: its ``other`` is zero or absent."""
-    names, place = operand_names(load), 3 if load.traits.starts_async else 2  # a copy also has its destination
-    other = uses.origin(load, place) if len(names) > place else None
-    return len(names) <= place or (other is not None and _ZERO.search(other.tail) is not None)
-
-
 @row
 def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield CTAs that store nothing, as their masks are false everywhere, but load and compute like others."""
     storing, stores = np.zeros(len(evidence.ran.sampled_ctas), bool), list[Operation]()
     for one in evidence.sample:
         if one.operation.traits.writes_global or one.operation.traits.is_atomic:
-            if (active := _active_ctas(one)) is None:
+            mask, when = one.access.mask if one.access else None, one.executed.when
+            if mask is None or when is None or mask.is_lower_bound:
                 return
-            storing |= active
+            try:
+                joint = (mask & when).joint()
+            except TooLarge:
+                return
+            others = tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)
+            storing |= joint.values.any(axis=others)
             stores.append(one.operation)
     share = 1 - float(storing.mean()) if stores else 0.0
     if share < _MIN_UNNEEDED:
@@ -331,18 +321,6 @@ def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     advice = "return at once if the CTA's tile is outside of the data, or do not launch such CTAs"
     removed = {**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share}
     yield Waste(text, advice, removed, tuple(stores), time_share=share)
-
-
-def _active_ctas(one: CountedOperation) -> NDArray[np.bool_] | None:
-    """Return for each sampled CTA, or for all, whether an access touches any element; None if that is unknown."""
-    mask, when = one.access.mask if one.access else None, one.executed.when
-    if mask is None or when is None or mask.is_lower_bound:
-        return None
-    try:
-        joint = (mask & when).joint()
-    except TooLarge:
-        return None
-    return np.asarray(joint.values.any(axis=tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)))
 
 
 def _discarded(mask: Mask, one: CountedOperation) -> float:
@@ -361,21 +339,14 @@ def _discarded(mask: Mask, one: CountedOperation) -> float:
     return 1 - float(needed.sum()) / max(float(ways.sum()), 1.0)
 
 
-# Masked lanes take as long as others: a tile that is larger than its data computes for nothing.
-_MIN_PADDED = 0.2
-
-
 @row
 def padding(evidence: Evidence) -> Iterator[Waste]:
     """Yield tiles with a notable part outside of the data: units compute elements that are masked."""
     tiles = list[tuple[CountedOperation, Access, int, int]]()
     discarded = dict[Operation, float]()
-    for one in evidence.sample:
-        access = one.access
+    for one, access in accesses_in(evidence.sample):
         # Elements that are not stored may have been needed.
-        if access is None or not one.times or not access.form.reads or access.form.operands == "descriptor":
-            continue
-        if prod(access.shape) <= 1:
+        if not one.times or not access.form.reads or access.form.operands == "descriptor" or prod(access.shape) <= 1:
             continue
         all_bytes = one.times * access.whole_bytes
         used_bytes = all_bytes if access.places is None else access.places * access.element_bytes
@@ -401,9 +372,3 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     advice, time_share = _SHORTER_LOOP if ends_early else _OTHER_TILE, share if is_limit else 0.0
     operations = tuple(one.operation for one, *_ in tiles)
     yield Waste(text, advice, dict.fromkeys(units, share), operations, time_share, certainty=0.8)
-
-
-_OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"
-_SHORTER_LOOP = (
-    "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
-)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, accesses_of_a_byte, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, Waste, found, no_memory_waits, row, rule
-from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
-from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.findings.in_flight import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import max_repeats
@@ -27,13 +25,22 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polling_loops
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
-# Warps of healthy kernels wait as long for data or at barriers.
-_MIN_SHARE = 0.25
-# A launch whose busiest unit has more to do gains little from earlier loads.
-_MAX_BUSY = 0.75
+_MIN_SHARE = 0.25  # warps of healthy kernels wait as long for data or at barriers
+_MAX_BUSY = 0.75  # a launch whose busiest unit has more to do gains little from earlier loads
 _MIN_GAIN = 0.1
-# Without several, no iteration loads ahead for the next.
-MIN_ITERATIONS = 4
+_MIN_ELEMENTS = 32  # an operation of fewer elements is a lock or a counter of a CTA
+# Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
+_MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
+# Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
+_MIN_TIME_APART = 0.25
+# Reasons of warps that wait because accesses before theirs are not done: atomic operations that no warp awaits fill
+# these queues.
+_QUEUES = "lg_throttle", "drain"
+# Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
+_FENCE, _MIN_FENCES = "membar", 0.1
+_ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
+_MANY_UPDATES = 32  # CTAs that update an address less often seldom do so at the same time
+_MIN_UNEXPLAINED = 0.5  # of the time, by any unit: atomic operations may limit such a launch without counters
 
 
 @rule()
@@ -79,19 +86,11 @@ def exposed_loads(evidence: Evidence) -> Results:
 
 
 def _more_ctas(evidence: Evidence) -> str:
-    """Return the advice for more CTAs that request data at once; empty if an SM is full of warps."""
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean).split(" and ")
     return "" if "warps" in by or "CTAs" in by else ", or by more CTAs on an SM"
-
-
-def may_load_ahead(evidence: Evidence, operations: Sequence[Operation]) -> bool:
-    """Return False if no load among some operations can become an asynchronous copy, as all are too narrow."""
-    lines = evidence.lines_of(one for one in operations if one.name == "tt.load")
-    known = [one.access_bytes for one in evidence.requests if one.line in lines]
-    return not known or max(known) >= MIN_COPIED_BYTES
 
 
 @rule(no_memory_waits)
@@ -125,17 +124,12 @@ def lock(evidence: Evidence) -> Results:
     share = min(max(spins, sampled), 1.0)
     if not locks or share < MIN_SHARE:
         return
-    yield found(
-        evidence,
-        # CTAs that do not wait for their turn also overlap.
-        min(evidence.bound_of(share), 1 - evidence.necessary()),
-        text=f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} "
-        "succeeds; one CTA at a time holds the lock",
-        advice="do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a "
-        "second kernel or the last CTA adds them up)",
-        figures={"waiting": share},
-        at=locks,
-    )
+    gain = min(evidence.bound_of(share), 1 - evidence.necessary())  # CTAs that do not wait for their turn also overlap
+    text = f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} succeeds; "
+    text += "one CTA at a time holds the lock"
+    advice = "do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a second "
+    advice += "kernel or the last CTA adds them up)"
+    yield found(evidence, gain, text, advice, {"waiting": share}, at=locks)
 
 
 @rule(idle="warps")
@@ -176,46 +170,31 @@ def _independent_after(evidence: Evidence, loop: Operation) -> list[Operation]:
 
 
 def _base_of(uses: Uses, access: Operation) -> str:
-    """Return the name of the pointer from which an access computes its addresses."""
     base = access
     while (made := uses.maker(base, 0)) is not None:
         base = made
     return next(iter(operand_names(base)), "")
 
 
-# An operation of fewer elements is a lock or a counter of a CTA.
-_MIN_ELEMENTS = 32
-# Part of the warps' time in atomic operations, or of the requests to global memory, from which they may limit a launch.
-_MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
-# Those that wait for no other one overlap other accesses: on an H100, 65 % of the time won 30 %, and 13 % won 1.6 %.
-_MIN_TIME_APART = 0.25
-# Reasons of warps that wait because accesses before theirs are not done.
-_QUEUES = "lg_throttle", "drain"
-# Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
-_FENCE, _MIN_FENCES = "membar", 0.1
-_ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
-# CTAs that update an address less often seldom do so at the same time.
-_MANY_UPDATES = 32
-# Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
-_MIN_UNEXPLAINED = 0.5
-
-
 @row
 def atomics(evidence: Evidence) -> Iterator[Waste]:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
-    for one in evidence.operations:
-        access = one.access
-        if not one.operation.traits.is_atomic or access is None:
+    for one, access in accesses_in(evidence.operations):
+        if not one.operation.traits.is_atomic:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        repeats, updates, removed = _repeats(access), _updates(access, one.times), {L2: 1.0, SHARED: 1.0}
+        repeats, updates, removed = None, accesses_of_a_byte(access, one.times), {L2: 1.0, SHARED: 1.0}
+        if access.address is not None:
+            with suppress(TooLarge):
+                repeats = max_repeats(access.address, access.shape)
         # No element waits for another of its CTA, and few for other CTAs' elements.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
-        gain, queues = evidence.max_gain(removed), _queue_share(evidence)
+        gain = evidence.max_gain(removed)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
-        if is_apart and evidence.stalls is not None:
+        if is_apart and (stalls := evidence.stalls) is not None:
             bound = max(evidence.max_gain_of_units(removed), evidence.bound_of(time_share))
+            queues = sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples
             gain, is_busy = min(gain, bound + queues), time_share + queues >= _MIN_TIME_APART
         if evidence.measured is None:
             is_busy = gain >= _MIN_UNEXPLAINED
@@ -228,19 +207,12 @@ def atomics(evidence: Evidence) -> Iterator[Waste]:
             combine = f"pass sem='relaxed', if only later launches read the result; else {combine}"
         text = f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
         text += f"{percent(time_share)} of their time in it"
-        yield Waste(
-            text,
-            combine,
-            removed=removed,
-            operations=(one.operation,),
-            certainty=1.0 if time_share >= _MIN_TIME and not is_apart else 0.5,
-            figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-            gain=gain,
-        )
+        figures = {"elements": elements, "time_share": time_share, "repeats": repeats or 0}
+        certainty = 1.0 if time_share >= _MIN_TIME and not is_apart else 0.5
+        yield Waste(text, combine, removed, (one.operation,), certainty=certainty, figures=figures, gain=gain)
 
 
 def _request_share(evidence: Evidence) -> float:
-    """Return the share of atomic operations among the requests of warps to global memory; 0 if it was not counted."""
     if evidence.measured is None:
         return 0.0
     atomic = sum(map(evidence.measured.metric, (counters.ATOMIC_REQUESTS, counters.REDUCTION_REQUESTS)))
@@ -248,42 +220,15 @@ def _request_share(evidence: Evidence) -> float:
     return atomic / (atomic + others) if atomic else 0.0
 
 
-def _queue_share(evidence: Evidence) -> float:
-    """Return the share of the warps' time in queues, which atomic operations fill that no warp awaits."""
-    stalls = evidence.stalls
-    return sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples if stalls else 0.0
-
-
 def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
-    """Describe how many elements of an operation share an address, and suggest a remedy."""
     if repeats is None:
-        return "", (
-            "combine elements with one address in the CTA first, if there are many (the addresses are unknown here): a "
-            "reduction (tl.sum), or a histogram (tl.histogram, or comparisons with each bin)"
-        )
+        advice = "combine elements with one address in the CTA first, if there are many (the addresses are unknown "
+        return "", f"{advice}here): a reduction (tl.sum), or a histogram (tl.histogram, or comparisons with each bin)"
     if repeats > 1:
-        return f", up to {repeats} of them at one address", (
-            "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
-            "for it"
-        )
+        advice = "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic "
+        return f", up to {repeats} of them at one address", f"{advice}operation for it"
     if updates == 1:
         return ", and each address once", "store instead, as no two updates share an address"
-    return ", each at an address of its own", (
-        "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
-        "SMs), or store what each CTA computes, and combine it in a second kernel"
-    )
-
-
-def _updates(access: Access, times: int | None) -> float:
-    """Return the mean number of elements of all CTAs that update an address; infinite if unknown."""
-    touched, requested_bytes = access.touched(), access.requested_bytes(times)
-    if touched is None or not touched.size_bytes or requested_bytes is None:
-        return math.inf
-    return requested_bytes / touched.size_bytes
-
-
-def _repeats(access: Access) -> int | None:
-    """Return an upper bound of the elements in an execution that share an address."""
-    with suppress(TooLarge):
-        return max_repeats(access.address, access.shape) if access.address is not None else None
-    return None
+    advice = "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for "
+    advice += "all SMs), or store what each CTA computes, and combine it in a second kernel"
+    return ", each at an address of its own", advice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, accesses_in, is_tensor
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
@@ -21,15 +21,17 @@ _WIDENING = frozenset(("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp
 _COPY = "ttg.async_copy_global_to_local"
 _BYTE, _HALF_BITS, _FLOAT_BITS, _DOUBLE = 8, 16, 32, "f64"
 _MIN_WIDE = 0.1  # of the bytes that a launch moves
+_CONVERTED = 0.9  # unconverted, operands pass the registers by and take half of shared memory, or less
+_OF_DOUBLES = 0.8  # functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate
+_IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")  # only for fp8 dots on sm_90 (Triton, language/semantic.py)
 
 
 @row
 def wide_types(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads of values that are converted to a narrower type at once, and stores of values that came from one."""
     whole, wide = 0.0, dict[Operation, tuple[float, int, int]]()
-    for one in evidence.sample:
-        access = one.access
-        if access is None or one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
+    for one, access in accesses_in(evidence.sample):
+        if one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
             continue
         whole += moved
         bits, needed = 8 * access.element_bytes, _needed_bits(evidence.uses, one)
@@ -43,9 +45,8 @@ def wide_types(evidence: Evidence) -> Iterator[Waste]:
     way = "stored from" if worst.traits.writes_global else "converted at once to"
     text = f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
     text += f"{way} {needed}; {percent(share)} of all bytes would go"
-    advice = (
-        f"store the tensor with {needed} bits an element: its producer must write that type, or its consumer read it"
-    )
+    advice = f"store the tensor with {needed} bits an element: its producer must write that type, or its consumer "
+    advice += "read it"
     yield Waste(text, advice, removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share), operations=tuple(wide))
 
 
@@ -73,7 +74,6 @@ def _needed_bits(uses: Uses, one: CountedOperation) -> int:
 
 
 def _converted(conversion: Operation) -> tuple[int, int]:
-    """Return the bits before and after a conversion; 0 if they are unknown."""
     types = types_of(conversion)
     return (bits_of(types[0].element), bits_of(types[-1].element)) if types else (0, 0)
 
@@ -94,7 +94,17 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         elif work_of(one.operation, evidence.module.aliases).multiplications:
             others.append(one.operation)
     if widened:
-        yield _widened(evidence, widened)
+        first, conversions = next(iter(widened.items()))
+        types = " and ".join(sorted({types_of(each)[0].element for made in widened.values() for each in made}))
+        inside = [one for dot in widened for one in (dot.loop.walk() if dot.loop else [dot])]
+        removed, time_share = evidence.unit_shares_of(inside, _CONVERTED), evidence.time_share_of(inside)
+        if not any(work_of(dot, evidence.module.aliases).multiplications for dot in widened):
+            removed[TENSOR] = 0.5
+        text = f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are {types}, "
+        text += f"converted to fp32 before it ({evidence.places_of(conversions)})"
+        advice = f"give tl.dot the operands as they are loaded ({types}): it accumulates in fp32 anyway, at twice the "
+        advice += "rate of tf32 or more, with half of the shared memory"
+        yield Waste(text, advice, removed, tuple(widened), time_share)
     busy = max((evidence.parts.get(unit, 0.0) for unit in (FP32, ISSUE, SHARED)), default=0.0)
     if others and busy >= POSSIBLE:
         text = f"{evidence.words_of(others[0])} multiplies with the fp32 units "
@@ -103,28 +113,6 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         advice += "results stay accurate enough"
         removed = dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE))
         yield Waste(text, advice, removed, tuple(others), certainty=0.8)
-
-
-# Without the conversion, operands are copied past the registers, and shared memory has half of their bytes, or less.
-_CONVERTED = 0.9
-
-
-def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Waste:
-    first = next(iter(dots))
-    types = sorted({types_of(each)[0].element for conversions in dots.values() for each in conversions})
-    inside = [one for dot in dots for one in (dot.loop.walk() if dot.loop else [dot])]
-    removed = evidence.unit_shares_of(inside, _CONVERTED)
-    if not any(work_of(dot, evidence.module.aliases).multiplications for dot in dots):
-        removed[TENSOR] = 0.5
-    text = f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
-    text += f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})"
-    advice = f"give tl.dot the operands as they are loaded ({' and '.join(types)}): it accumulates in fp32 anyway, "
-    advice += "at twice the rate of tf32 or more, with half of the shared memory"
-    return Waste(text, advice, removed=removed, operations=tuple(dots), time_share=evidence.time_share_of(inside))
-
-
-# Functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate.
-_OF_DOUBLES = 0.8
 
 
 @row
@@ -146,10 +134,6 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
 
 
-# It only applies to fp8 dots on sm_90 (Triton, language/semantic.py).
-_IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
-
-
 @row
 def partial_sums(evidence: Evidence) -> Iterator[Waste]:
     """Yield fp8 dots that drain the tensor cores several times for each tile to add partial sums (sm_90)."""
@@ -162,6 +146,5 @@ def partial_sums(evidence: Evidence) -> Iterator[Waste]:
         text = f"{evidence.words_of(one.operation)} waits for the tensor cores after every {products} of its {whole} "
         text += "products along K, to add their sum in fp32 outside of them"
         advice = f"raise max_num_imprecise_acc in tl.dot from {products} to {whole}, if results stay accurate enough"
-        removed, _ = evidence.saved_by([one.operation], 1 - products / whole)
-        share = evidence.time_share_of([one.operation]) * (1 - products / whole)
+        removed, share = evidence.saved_by([one.operation], 1 - products / whole)
         yield Waste(text, advice, removed | {TENSOR: 0.0}, (one.operation,), share, certainty=0.5)

@@ -15,15 +15,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.layouts import (
-    access_bits,
-    dot_instruction,
-    lanes_and_warps_along,
-    lanes_dimension,
-    layout_of,
-    linear_layout,
-    shared_cycles,
-)
+from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import Function, functions_of
@@ -66,13 +58,11 @@ CodeOf = Callable[[SourcePoint], str]
 
 
 class Line(Struct, frozen=True):
-    """A source line as named in a report, with its identity.
-
-    The identity is its text and that of the lines that call it, if known, else their files' names and their numbers.
-    """
+    """A source line as named in a report."""
 
     source: SourcePoint | None
     identity: tuple[str, ...]
+    """Its text and that of the lines that call it, if known, else their files' names and their numbers."""
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -95,21 +85,17 @@ class Feature:
     facts: Mapping[str, Fact]
     """Properties by their names, which are those of their changes (``structural_changes``), without unknown ones."""
     operations: tuple[Operation, ...] = field(compare=False)
-    """All its occurrences."""
 
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
 _OPERATIONS = {
-    _COPY: """
-        ttg.async_copy_global_to_local amdg.buffer_load_to_local amdgpu.buffer_load_to_local
+    _COPY: """ttg.async_copy_global_to_local amdg.buffer_load_to_local amdgpu.buffer_load_to_local
         amdg.async_copy_local_to_global""",
-    _TMA: """
-        ttng.async_tma_copy_global_to_local ttng.async_tma_gather tt.descriptor_load tt.descriptor_gather
-        ttng.async_tma_copy_local_to_global ttng.async_tma_scatter ttng.async_tma_reduce tt.descriptor_store
+    _TMA: """ttng.async_tma_copy_global_to_local ttng.async_tma_gather ttng.async_tma_copy_local_to_global
+        ttng.async_tma_scatter ttng.async_tma_reduce tt.descriptor_load tt.descriptor_gather tt.descriptor_store
         tt.descriptor_scatter""",
-    _TDM: """
-        amdg.async_tdm_copy_global_to_local amdg.async_tdm_copy_local_to_global
-        amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_gather amdg.async_tdm_scatter""",
+    _TDM: """amdg.async_tdm_copy_global_to_local amdg.async_tdm_copy_local_to_global amdg.async_tdm_gather
+        amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_scatter""",
 }
 _WAYS = {operation: way for way, names in _OPERATIONS.items() for operation in names.split()}
 _FENCE = "ttng.fence_async_shared"
@@ -150,10 +136,7 @@ def _tensors_of(operation: Operation) -> list[PrintedType]:
 
 
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
-    """Return the features of all functions of a module, in the order of the text.
-
-    Without ``by_line``, operations of a function belong to one line, as if it had no source lines.
-    """
+    """Return the features of all functions, in the order of the text, each function as one line unless ``by_line``."""
     return [one for function in functions_of(module) for one in _features_in(module, function, code_of, by_line)]
 
 
@@ -170,7 +153,7 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
         if kind is not None and not function.illegal_owner(one):
             line = _line_of(function.source_of(one), owner, code_of, by_line)
             lines.setdefault(line.identity, line)
-            groups[kind, line.identity, _operand(kind, one)].append(one)
+            groups[kind, line.identity, _operand_of(kind, one)].append(one)
     for (kind, identity, operand), group in groups.items():
         one = max(group, key=lambda other: depths[other.loop])
         inside = [other for other in group if other.loop is one.loop]
@@ -189,9 +172,8 @@ _COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 def has_source_lines(module: Module) -> bool:
     """Return True if any operation's location is a line of the program."""
-    return any(
-        _users_lines(function.source_of(one)) for function in functions_of(module) for one in function.operations
-    )
+    functions = functions_of(module)
+    return any(_users_lines(function.source_of(one)) for function in functions for one in function.operations)
 
 
 def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
@@ -201,7 +183,7 @@ def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
 
 
 def _users_lines(chain: Chain) -> Chain:
-    """Return the program's lines, without Triton's own library, whose lines are the same for all callers."""
+    # Triton's own library has the same lines for all callers.
     chain = tuple(point for point in chain if not point.file.endswith(_COMPILER_SUFFIXES))
     own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
     return chain[own:]
@@ -211,7 +193,6 @@ _WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
 def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], group: Sequence[Operation]) -> _Facts:
-    """Return the distance at which a group is issued ahead, or awaited; ``inside`` are its operations in the loop."""
     one = inside[0]
     if one.loop is None:
         return {}
@@ -230,8 +211,8 @@ def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], grou
     return {"awaited": "later in its iteration" if does_work else "at once"}
 
 
-def _operand(kind: Kind, operation: Operation) -> str:
-    """Return the type that an operation is about, which distinguishes two of a kind in one line."""
+def _operand_of(kind: Kind, operation: Operation) -> str:
+    # The type distinguishes two operations of a kind in one line.
     if kind == Kind.SYNCHRONIZATION:
         return operation.name.partition(".")[2]
     if kind == Kind.DOT and types_of(operation):
@@ -250,11 +231,8 @@ _GIVES_LAST = (Kind.LOAD, Kind.ATOMIC, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVER
 
 
 def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
-    """Return the type of what an operation moves or computes.
-
-    The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
-    store and of the memory to copy to.
-    """
+    # The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
+    # store and of the memory to copy to.
     shaped = [one for one in types_of(operation) if one.shape] or list(types_of(operation))
     if kind == Kind.LOAD:
         shaped = [one for one in shaped if one.kind == "memdesc"] or shaped
@@ -267,15 +245,13 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
 _WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:\[[^\]]*\](?:, )?)*\])")
 # Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
 _SWIZZLE = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|transposed) = (\w+)|(\d+:\+\d+)")
-# The generic form prints numbers: TritonAttrDefs.td, MemSemantic.
-_ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")
+_ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")  # numbers in the generic form: MemSemantic
 _ORDER = re.compile(r"\b(relaxed|acquire|release|acq_rel)\b|\bsem = (\d)")
 _PENDING = re.compile(r"\bpendings = (\d+)")
 
 
 @if_misfit({})
 def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Facts:
-    """Return the features that an operation and the layouts of its types show."""
     tensors = _tensors_of(operation)
     if kind in (Kind.LOAD, Kind.STORE):
         return _access(kind, operation, aliases)
@@ -286,13 +262,13 @@ def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str])
     if kind == Kind.DOT:
         return _dot(operation, aliases)
     if kind == Kind.REDUCTION and (axis := AXIS.search(operation.tail)):
-        spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), aliases)
+        spread = layouts.lanes_and_warps_along(types_of(operation)[0], int(axis[1]), aliases)
         if spread is None:
             return {}
         parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
         return {"threads": f"over {' and '.join(parts)}" if parts else "within each thread"}
     if kind == Kind.CONVERSION:
-        before, after = (linear_layout(one, aliases) for one in (tensors[0], tensors[-1]))
+        before, after = (layouts.linear_layout(one, aliases) for one in (tensors[0], tensors[-1]))
         if before is None or after is None:
             return {}
         within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
@@ -314,7 +290,7 @@ def _access(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Fa
     if tensors:
         first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
         one = next((tensor for tensor in tensors if tensor.is_pointer), first)
-        known = {"bits": access_bits(one, aliases), "lanes": lanes_dimension(one, aliases)}
+        known = {"bits": layouts.access_bits(one, aliases), "lanes": layouts.lanes_dimension(one, aliases)}
         facts |= {name: fact for name, fact in known.items() if fact is not None}
     return facts
 
@@ -324,8 +300,8 @@ def _dot(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
         return {"instruction": "tcgen05"}
     facts: _Facts = {}
     if results := _tensors_of(operation)[-1:]:
-        layout = layout_of(results[0], aliases)
-        if instruction := dot_instruction(layout):
+        layout = layouts.layout_of(results[0], aliases)
+        if instruction := layouts.dot_instruction(layout):
             facts["instruction"] = instruction
         if warps := _WARPS.search(layout):
             facts["warps"] = warps[1] or warps[2]
@@ -337,8 +313,8 @@ def _dot(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
 def _shared(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
     facts: _Facts = {}
     for memory in [one for one in types_of(operation) if one.kind == "memdesc"][:1]:
-        found = _SWIZZLE.findall(layout_of(memory, aliases))
+        found = _SWIZZLE.findall(layouts.layout_of(memory, aliases))
         facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found) or "plain"
-    if cycles := shared_cycles(operation, aliases):
+    if cycles := layouts.shared_cycles(operation, aliases):
         facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
     return facts

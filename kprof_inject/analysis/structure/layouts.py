@@ -51,7 +51,6 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
 
 
 def _numbers_of(layout: str) -> dict[str, tuple[int, ...]]:
-    """Return the lists of numbers in a layout by their names."""
     return {name: tuple(map(int, numbers.split(","))) for name, numbers in _NUMBERS.findall(layout)}
 
 
@@ -59,11 +58,6 @@ def _sliced(layout: str, aliases: Mapping[str, str]) -> tuple[int, str] | None:
     """Return the dimension that a slice lacks, and the layout that it is a slice of."""
     found = _SLICE.match(layout)
     return (int(found[1]), aliases.get(found[2], found[2])) if found else None
-
-
-def _is_of_tensor_cores(layout: str, aliases: Mapping[str, str]) -> bool:
-    operand = _OPERAND.match(layout)
-    return (aliases.get(operand[2], operand[2]) if operand else layout).startswith("#ttg.nvidia_mma")
 
 
 _TILES = {"register": "sizePerThread", "lane": "threadsPerWarp", "warp": "warpsPerCTA"}
@@ -81,14 +75,15 @@ def _blocked_of(layout: str) -> dict[str, tuple[int, ...]] | None:
 
 @if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """Return the number of bits of global memory that a thread accesses at once.
-
-    The tensor, of pointers or of what they point to, is distributed by this layout. The addresses may allow less.
-    """
+    """Return the number of bits of global memory that a thread accesses at once, unless addresses allow less."""
     layout, rank = layout_of(printed, aliases), len(printed.shape)
     if layout.startswith("#ttg.linear"):
-        registers = _printed_bases(layout, rank).registers
-        elements = max(_longest_run(registers, dim) for dim in range(rank))
+        registers, runs = _printed_bases(layout, rank).registers, []
+        for dim in range(rank):
+            # A thread has neighbours along a dimension if its bases are 1, 2, 4 and so on.
+            along = {basis[dim] for basis in registers if not any(basis[:dim] + basis[dim + 1 :])}
+            runs.append(next(1 << bit for bit in range(len(along) + 1) if 1 << bit not in along))
+        elements = max(runs)
     else:
         without, parent = _sliced(layout, aliases) or (None, layout)
         if not parent.startswith("#ttg.blocked"):
@@ -99,18 +94,9 @@ def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     return min(elements * bits_of(printed.pointee), MAX_ACCESS_BITS) or None
 
 
-def _longest_run(registers: Sequence[Basis], dim: int) -> int:
-    """Return the number of neighbours that a thread has along a dimension: of bases 1, 2, 4 and so on."""
-    along = {basis[dim] for basis in registers if not any(basis[:dim] + basis[dim + 1 :])}
-    return next(1 << bit for bit in range(len(along) + 1) if 1 << bit not in along)
-
-
 @if_misfit(None)
 def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """Return the dimension of a tensor along which neighbouring threads of a warp access it at once.
-
-    None if there is no second dimension, or if it does not follow from the layout.
-    """
+    """Return the dimension along which neighbouring threads of a warp access a tensor of two or more dimensions."""
     layout = layout_of(printed, aliases)
     if sum(size > 1 for size in printed.shape) < 2:
         return None
@@ -128,10 +114,7 @@ _AMD_LANES = {"#ttg.amd_mfma": 64, "#ttg.amd_wmma": 32}
 
 @if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the numbers of lanes of a warp, and of warps, whose elements differ only along a dimension.
-
-    None if it does not follow from the layout.
-    """
+    """Return the numbers of lanes of a warp, and of warps, whose elements differ only along a dimension."""
     size, layout = printed.shape[dim], layout_of(printed, aliases)
     if linear := linear_layout(printed, aliases):
         lanes, warps = (1 << sum(0 < basis[dim] < size for basis in bases) for bases in (linear.lanes, linear.warps))
@@ -147,10 +130,7 @@ def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, 
 
 
 def dot_instruction(layout: str) -> str:
-    """Return the instruction that a dot with this result becomes, such as ``wgmma m64n128k16`` or ``mfma 32x32x8``.
-
-    ``fma`` without tensor cores; empty if it does not follow from the layout.
-    """
+    """Return the instruction of a dot with this result, such as ``wgmma m64n128k16``; ``fma`` without tensor cores."""
     kind, shape = layout.partition("<")[0].removeprefix("#ttg."), _numbers_of(layout).get("instrShape", ())
     if kind in ("blocked", "linear"):
         return "fma"
@@ -171,7 +151,7 @@ class LinearLayout(Struct, frozen=True):
     """A layout by the element that each bit of a register's, lane's and warp's number adds, the lowest bit first.
 
     The coordinates of an element are the exclusive or of those of all bits that are set. A basis of zeros repeats
-    elements; those of registers are left out, as a thread accesses an element once.
+    elements.
     """
 
     registers: tuple[Basis, ...]
@@ -190,11 +170,12 @@ class LinearLayout(Struct, frozen=True):
 
 @if_misfit(None)
 def linear_layout(printed: PrintedType, aliases: Mapping[str, str]) -> LinearLayout | None:
-    """Return the layout of a tensor; None if it is split between CTAs, or of a kind that is not known here.
+    """Return the layout of a tensor, unless it is split between CTAs.
 
     Known are blocked and linear layouts, those of results of tensor cores before sm_100, and slices of these.
     """
     found = _with_repeats(layout_of(printed, aliases), printed.shape, aliases)
+    # A thread accesses an element once, whatever registers repeat it.
     return LinearLayout(tuple(filter(any, found.registers)), found.lanes, found.warps) if found else None
 
 
@@ -221,11 +202,9 @@ def _printed_bases(layout: str, rank: int) -> LinearLayout:
     return LinearLayout(*(found.get(name, ()) for name in _TILES))
 
 
+# A part of the thread's number that repeats a tile along a dimension: its name, the dimension, and how often. Without a
+# dimension, it has the same elements again. Without a number, the tile then has the size of the tensor.
 _Step = tuple[str, int | None, int | None]
-"""A part of the thread's number that repeats a tile along a dimension: its name, the dimension, and how often.
-
-Without a dimension, it has the same elements again. Without a number, the tile then has the size of the tensor.
-"""
 
 
 def _composed(steps: Sequence[_Step], shape: Sequence[int]) -> LinearLayout:
@@ -262,10 +241,7 @@ def _steps(layout: str, rank: int) -> list[_Step] | None:
 
 
 def _operand_steps(operand: int, parent: str, k_width: int, shape: Sequence[int]) -> list[_Step] | None:
-    """Return the steps for an operand of a dot whose result has the layout ``parent``.
-
-    Warps that compute the same rows, or columns, have the same elements of it.
-    """
+    # Warps that compute the same rows, or columns, have the same elements of the operand.
     of_result, along_k = _steps(parent, 2), 1 - operand
     if of_result is None or len(shape) != 2:
         return None
@@ -282,8 +258,7 @@ def _operand_steps(operand: int, parent: str, k_width: int, shape: Sequence[int]
     return [*matrix, *warps, ("register", along_k, None), ("register", operand, None)]
 
 
-# NVIDIA's shared memory gives each bank one word in a cycle: CUDA C++ Programming Guide, "Shared Memory".
-_BANKS, _WORD_BYTES = 32, 4
+_BANKS, _WORD_BYTES = 32, 4  # a word of each bank in a cycle: CUDA C++ Programming Guide, "Shared Memory"
 _LANES, _LANE_BITS = 32, 5
 _MAX_ELEMENTS = 1 << 18  # larger tensors are not evaluated, to bound time and memory
 
@@ -317,8 +292,7 @@ class SharedCycles(Struct, frozen=True):
 def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     """Return the cycles that an access by all warps of a CTA takes beyond those that its bytes need.
 
-    Accesses of a warp conflict if they need words of the same bank, or are narrower than the banks. 0 where the layouts
-    do not show it: those for warps other than NVIDIA's, and those of tensor cores, whose data may move as matrices.
+    Accesses of a warp conflict if they need words of the same bank, or are narrower than the banks. 0 if unknown.
     """
     found = shared_cycles(operation, aliases)
     return found.cycles - found.least if found else 0
@@ -328,8 +302,7 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
 def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCycles | None:
     """Return the cycles for which an access occupies shared memory, at least: the order of accesses does not count.
 
-    An instruction of a warp takes at least as many cycles as the words that it needs from one bank. None if the layouts
-    do not show it.
+    An instruction of a warp takes at least as many cycles as the words that it needs from one bank.
     """
     if operation.name not in SIDES or len(types_of(operation)) < 2:
         return None
@@ -341,7 +314,9 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
     layout, of_threads = linear_layout(threads, aliases), layout_of(threads, aliases)
     if layout is None or len(layout.lanes) != _LANE_BITS or max(layout.size, memory.elements) > _MAX_ELEMENTS:
         return None
-    kind = "tensor cores" if _is_of_tensor_cores(of_threads, aliases) else "other"
+    operand = _OPERAND.match(of_threads)
+    of_result = aliases.get(operand[2], operand[2]) if operand else of_threads
+    kind = "tensor cores" if of_result.startswith("#ttg.nvidia_mma") else "other"
     if blocked := _blocked_of(of_threads):
         kind = "blocked"
         # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
@@ -376,8 +351,6 @@ def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
 
 
 class _Access(Struct, frozen=True):
-    """An access by threads with the elements of a layout, to memory with another."""
-
     threads: LinearLayout
     memory: str
     shape: tuple[int, ...]
@@ -385,18 +358,8 @@ class _Access(Struct, frozen=True):
     kind: str
     """``blocked``, ``tensor cores`` or ``other``, of the threads' layout."""
 
-    def offsets(self) -> _Offsets | None:
-        """Return the offsets in bytes by register, lane and warp."""
-        found = np.zeros((1, 1, 1, len(self.shape)), np.int64)
-        for axis, bases in enumerate((self.threads.registers, self.threads.lanes, self.threads.warps)):
-            for basis in bases:
-                found = np.concatenate([found, found ^ np.array(basis, np.int64)], axis)
-        at = [found[..., dim] for dim in range(len(self.shape))]
-        return _offsets(self.memory, self.shape, at, self.element_bytes)
-
 
 def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:
-    """Return the size of an access: of the elements that each thread has in a row, up to the widest access."""
     first = np.unique(offsets[:, 0, 0])
     vector_bytes = MAX_ACCESS_BITS // 8
     while vector_bytes > element_bytes:
@@ -416,7 +379,6 @@ def _starts(offsets: _Offsets, vector_bytes: int) -> _Offsets:
 
 
 def _served(starts: _Offsets, vector_bytes: int) -> SharedCycles:
-    """Return the cycles of accesses that are served one after the other: rows of ``starts``, in bytes."""
     words = (starts[..., None] + np.arange(0, max(vector_bytes, _WORD_BYTES), _WORD_BYTES)) // _WORD_BYTES
     words = np.sort(words.reshape(len(words), -1))
     is_new = np.diff(words, prepend=-1) != 0
@@ -427,14 +389,20 @@ def _served(starts: _Offsets, vector_bytes: int) -> SharedCycles:
 
 @lru_cache(maxsize=256)  # a module's accesses come with each of its launches
 def _cycles_of(access: _Access) -> SharedCycles | None:
-    offsets = access.offsets()
+    threads, shape = access.threads, access.shape
+    places = np.zeros((1, 1, 1, len(shape)), np.int64)  # by register, lane and warp
+    for axis, bases in enumerate((threads.registers, threads.lanes, threads.warps)):
+        for basis in bases:
+            places = np.concatenate([places, places ^ np.array(basis, np.int64)], axis)
+    at = [places[..., dim] for dim in range(len(shape))]
+    offsets = _offsets(access.memory, shape, at, access.element_bytes)
     if offsets is None:
         return None
     if access.kind == "blocked":
         vector_bytes = _vector_bytes(offsets, access.element_bytes)
         # Instructions that only repeat another one's words are left out.
         starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
-        least = _min_cycles(access.shape, access.element_bytes)
+        least = _min_cycles(shape, access.element_bytes)
         return SharedCycles(max(_served(starts, vector_bytes).cycles, least), least)
     of_warps = []
     for warp in range(offsets.shape[2]):
@@ -451,10 +419,7 @@ def _cycles_of(access: _Access) -> SharedCycles | None:
 
 
 def _by_matrices(access: _Access) -> SharedCycles | None:
-    """Return the cycles of an access by matrices of eight rows of 16 bytes; None if it cannot be one of these.
-
-    Source: PTX ISA, "ldmatrix".
-    """
+    # Matrices of eight rows of 16 bytes: PTX ISA, "ldmatrix".
     fastest, shape = _fastest_dimension(access.memory), access.shape
     rows, columns = 8, _CHUNK_BYTES // access.element_bytes
     # Only elements of 16 bits can be transposed.
@@ -479,7 +444,7 @@ def _fastest_dimension(memory: str) -> int | None:
 
 
 def _offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
-    """Return the offsets in bytes of the elements ``at`` some coordinates; None for a layout that is not known here."""
+    """Return the offsets in bytes of the elements ``at`` some coordinates."""
     numbers = {name: int(number) for name, number in _NUMBER.findall(memory)}
     is_damaged = any(not 0 < number <= _MAX_ELEMENTS for number in numbers.values())
     if _SPLIT.search(memory) or _PADDED in memory or is_damaged:
@@ -488,11 +453,10 @@ def _offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_
         dims = _numbers_of(memory)["order"]
         if sorted(dims) != list(range(len(shape))):
             return None
-        column, stride = at[dims[0]], shape[dims[0]]
+        place, stride = at[dims[0]], shape[dims[0]]
         if len(dims) > 1:
             phase = at[dims[1]] // numbers["perPhase"] % numbers["maxPhase"]
-            column = ((column // numbers["vec"]) ^ phase) * numbers["vec"] + column % numbers["vec"]
-        place = column
+            place = ((place // numbers["vec"]) ^ phase) * numbers["vec"] + place % numbers["vec"]
         for dim in dims[1:]:
             place = place + stride * at[dim]
             stride *= shape[dim]

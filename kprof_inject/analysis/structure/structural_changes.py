@@ -27,19 +27,17 @@ _T = TypeVar("_T")
 
 
 class StructuralChange(Struct, frozen=True):
-    """A difference between A and B."""
+    """A difference between A and B, with the operations concerned."""
 
     id: str
     """One word for programs."""
     text: str
-    """What changed, without the place."""
     kind: Kind | None = None
     """Like ``line``, None if the change is about the whole kernel or a loop."""
     line: Line | None = None
     """B's line, if B has one."""
     loop: str = ""
     operations_a: tuple[Operation, ...] = ()
-    """The operations concerned, as in ``operations_b``."""
     operations_b: tuple[Operation, ...] = ()
 
     @property
@@ -49,15 +47,13 @@ class StructuralChange(Struct, frozen=True):
 
 
 def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> list[StructuralChange]:
-    """Return what changed from A to B.
-
-    First the changes of the kernel as a whole, then by kind, in the order of B's text.
-    """
+    """Return the changes from A to B: first of the kernel as a whole, then by kind, in the order of B's text."""
     by_line = has_source_lines(a) and has_source_lines(b)
     features = features_of(a, code_a, by_line=by_line), features_of(b, code_b, by_line=by_line)
     return [*_module_changes(a, b), *_feature_changes(*features)]
 
 
+# Attributes of a module and their messages, by the word for programs.
 _ATTRIBUTES = {
     "target": ("ttg.target", "compiled for {} → {}"),
     "num_warps": ("ttg.num-warps", "{} → {} warps"),
@@ -65,7 +61,6 @@ _ATTRIBUTES = {
     "warp_size": ("ttg.threads-per-warp", "{} → {} threads in a warp"),
     "maxnreg": ("ttg.maxnreg", "registers per thread limited to {} → {}"),
 }
-"""Attributes of a module and their messages, by the word for programs."""
 
 
 def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
@@ -82,9 +77,6 @@ def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
         yield StructuralChange("partitions", f"partitions: {before} → {after}")
 
 
-_COUNT = "count"
-
-
 def _feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
     matched = _matched(a, b)
     moved = [pair for pair in matched.pairs if bool(pair[0].loop) != bool(pair[1].loop)]
@@ -96,18 +88,16 @@ def _feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structu
                 kept.append(_change("operand", f"{before.operand} → {after.operand}", before, after))
             elif before.times != after.times and _work_in_loop(after) not in same:
                 text = f"{before.times} x {before.operand} → {after.times} x {after.operand}"
-                kept.append(_change(_COUNT, text, before, after))
+                kept.append(_change("count", text, before, after))
         kept += _fact_changes(before, after)
-    for one in matched.only_b:
-        if _work_in_loop(one) not in same:
-            text = f"{_named(one)}: new"
-            kept.append(StructuralChange("appeared", text, one.kind, one.line, one.loop, (), one.operations))
-    for one in matched.only_a:
-        if _work_in_loop(one) not in same:
-            text = f"{_named(one)}: gone"
-            kept.append(StructuralChange("gone", text, one.kind, one.line, one.loop, one.operations, ()))
+    for word, side in (("new", matched.only_b), ("gone", matched.only_a)):
+        for one in (one for one in side if _work_in_loop(one) not in same):
+            times = f"{one.times} x " if one.times > 1 else ""
+            named = f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"
+            id_, operations = ("appeared", ((), one.operations)) if word == "new" else ("gone", (one.operations, ()))
+            kept.append(StructuralChange(id_, f"{named}: {word}", one.kind, one.line, one.loop, *operations))
     # Loads and dots pass data through shared memory, so their changes cause its.
-    loops = {change.loop for change in kept if (change.id, change.kind) in (("way", Kind.LOAD), (_COUNT, Kind.DOT))}
+    loops = {change.loop for change in kept if (change.id, change.kind) in (("way", Kind.LOAD), ("count", Kind.DOT))}
     return [change for change in kept if change.kind != Kind.SHARED or change.loop not in loops]
 
 
@@ -166,10 +156,7 @@ def _matched(a: Sequence[Feature], b: Sequence[Feature]) -> Matched[Feature]:
 
 
 def match_by_keys(a: Iterable[_T], b: Iterable[_T], keys: _Keys[_T]) -> Matched[_T]:
-    """Match objects with equal keys, in order, if both sides have equally many.
-
-    ``keys`` begin with the most reliable one. None is not a key.
-    """
+    """Match objects with equal keys other than None, in order, if both sides have equally many; best keys first."""
     found = Matched([], list(a), list(b))
     for key in keys:
         groups_a, groups_b = _grouped(found.only_a, key), _grouped(found.only_b, key)
@@ -190,19 +177,14 @@ def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> defaultdict[
 
 
 def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[StructuralChange]:
-    """Yield one change for everything that a loop gained or lost together, for instance if the compiler unrolls it."""
+    # One change for everything that a loop gained or lost together, for instance if the compiler unrolls it.
     for loop, pairs in _grouped(moved, lambda pair: pair[1].loop or pair[0].loop).items():
         counts = Counter(str(feature_b.kind) for _, feature_b in pairs)
         parts = ", ".join(counted(count, kind) for kind, count in counts.items())
-        into = bool(pairs[0][1].loop)
-        yield StructuralChange(
-            "loop",
-            f"now in {loop}: {parts}" if into else f"no longer in {loop}: {parts}",
-            line=pairs[0][1].line,
-            loop=str(loop) if into else "",
-            operations_a=tuple(one for feature_a, _ in pairs for one in feature_a.operations),
-            operations_b=tuple(one for _, feature_b in pairs for one in feature_b.operations),
-        )
+        first = pairs[0][1]
+        text = f"now in {loop}: {parts}" if first.loop else f"no longer in {loop}: {parts}"
+        in_a, in_b = (tuple(one for pair in pairs for one in pair[side].operations) for side in (0, 1))
+        yield StructuralChange("loop", text, None, first.line, first.loop, in_a, in_b)
 
 
 def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
@@ -245,19 +227,11 @@ _MESSAGES: dict[str, Callable[[Fact, Fact], str]] = {
 }
 
 
-def _named(one: Feature) -> str:
-    times = f"{one.times} x " if one.times > 1 else ""
-    return f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"
-
-
 _NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
 _DECLARED = re.compile(rf"{STRING}|(%[\w$.-]+)(?: =|: )")
 _ALIAS = re.compile(rf"{STRING}|(?<![\w@])#[\w$.-]+")
 _ALIAS_DEFINITION = re.compile(r"#[\w$.-]+ =")
 _MAX_LAYOUT = 10_000  # characters; in a hostile file, layouts may double with each alias
-
-LinePair = tuple[int | None, int | None]
-"""Numbers of a line in A and of the one that replaces it in B, from 1; None where a side has none."""
 
 
 class _CodeLine(Struct, frozen=True):
@@ -269,13 +243,13 @@ class _CodeLine(Struct, frozen=True):
     """Results and arguments among ``names``."""
 
 
-def differing_lines(a: Module, b: Module) -> list[LinePair]:
-    """Return the lines in which the code differs: none only if all lines are equal and name the same values.
+def differing_lines(a: Module, b: Module) -> list[tuple[int | None, int | None]]:
+    """Return the numbers in A and B of lines with other code or values, from 1.
 
-    Locations, comments, records, and the names of values and layouts do not count as code.
+    Locations, comments, records and names do not count as code.
     """
     lines_a, lines_b = _code_of(a), _code_of(b)
-    found: list[LinePair] = []
+    found: list[tuple[int | None, int | None]] = []
     b_of: dict[str, str] = {}
     a_of: dict[str, str] = {}
     matcher = SequenceMatcher(None, [line.text for line in lines_a], [line.text for line in lines_b])

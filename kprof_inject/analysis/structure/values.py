@@ -10,20 +10,13 @@ from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import FUNCTION, INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.ssa_values import (
-    ValueGraph,
-    loop_arguments,
-    names_in,
-    operand_names,
-    reached,
-    result_names,
-)
+from kprof_inject.ttgir.ssa_values import ValueGraph, loop_arguments, names_in, operand_names, reached, result_names
 from kprof_inject.ttgir.types import types_of
 
 Use = tuple[Operation, int]
 """An operation, and the position of the operand."""
-_Node = tuple[int, int]
 
+# These pass on the elements of their first operand, as do operations that keep elements.
 _KEEPING = frozenset(("ttg.local_alloc", "ttg.local_load", "ttg.memdesc_trans", "ttg.memdesc_index", "tt.bitcast"))
 
 
@@ -31,11 +24,10 @@ class Uses:
     """The operations without regions of a module, and the values that flow between them."""
 
     def __init__(self, module: Module) -> None:
-        """Build the graph of each function."""
         self._graphs = [ValueGraph(module, one) for one in module.walk() if one.name == FUNCTION]
         self._leaves = {(number, leaf.node): leaf for number, graph in enumerate(self._graphs) for leaf in graph.leaves}
         self._nodes = {leaf.operation: node for node, leaf in self._leaves.items()}
-        self._users: defaultdict[_Node, list[Use]] = defaultdict(list)
+        self._users: defaultdict[tuple[int, int], list[Use]] = defaultdict(list)
         for number, graph in enumerate(self._graphs):
             for operation, values in [*((leaf.operation, leaf.values) for leaf in graph.leaves), *graph.nests]:
                 for place, value in enumerate(values):
@@ -88,10 +80,7 @@ class Uses:
 
     @property
     def of_addresses(self) -> set[Operation]:
-        """The operations that only compute which memory is accessed: addresses, offsets and masks.
-
-        Those that only compute, from indices, which value a select takes are among them.
-        """
+        """The operations that only compute addresses, offsets and masks, or from indices what a select takes."""
         found: set[Operation] = set()
         for number, graph in enumerate(self._graphs):
             places, choices, data, other = set[int](), set[int](), set[int](), set[int]()
@@ -118,7 +107,6 @@ class Uses:
 
 
 def _keeps_elements(operation: Operation) -> bool:
-    """Return True if an operation passes on the elements of its first operand, in another layout, shape or memory."""
     return operation.traits.keeps_elements or operation.name in _KEEPING
 
 
@@ -127,10 +115,7 @@ uses_of = lru_cache(maxsize=KERNELS_CACHED)(Uses)
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def varying_names(module: Module, loop: Operation) -> Set[str]:
-    """Return the names of the values in a loop that may differ from iteration to iteration.
-
-    A load varies with its address, as if nothing wrote to memory meanwhile.
-    """
+    """Return the names of a loop's values that may differ between iterations, as if nothing wrote to memory."""
     varying = set(loop_arguments(module, loop))
     for region in loop.regions[:-1]:
         varying.update(name for one in region.walk() for name in result_names(one))
@@ -150,8 +135,8 @@ def invariant_operations(module: Module, loop: Operation) -> list[Operation]:
 def independent_operations(module: Module, function: Operation, varying: frozenset[Operation]) -> Sequence[Operation]:
     """Return the operations of a function that compute or load the same whatever some program ids are.
 
-    ``varying`` are these program ids, and what is divided by them. Operations that only compute addresses are included,
-    as are those inside of loops. A load depends on its address alone, as if nothing wrote to memory meanwhile.
+    ``varying`` are these program ids, and what is divided by them. A load depends on its address alone, as if nothing
+    wrote to memory meanwhile.
     """
     tainted: set[str] = set()
     inside = [one for one in function.walk() if one is not function]
@@ -159,23 +144,16 @@ def independent_operations(module: Module, function: Operation, varying: frozens
     while known != len(tainted):  # a loop passes values back to its begin
         known = len(tainted)
         for one in inside:
-            tainted.update(_tainted_by(module, one, tainted, varying))
+            bounds = names_in(one.tail.partition("iter_args")[0])
+            is_unknown = one.name != PROGRAM_ID and not (_is_repeatable(one) or one.traits.is_loop)
+            if one.name == "scf.for" and tainted.isdisjoint(bounds):
+                tainted.update(_carried(module, one, tainted))
+            elif one in varying or is_unknown or not tainted.isdisjoint(_names_taken(one)):
+                tainted.update(_names_given(one), loop_arguments(module, one) if one.traits.is_loop else ())
     return tuple(one for one in inside if _is_repeated(one, tainted))
 
 
-def _tainted_by(module: Module, one: Operation, tainted: Set[str], varying: Set[Operation]) -> Iterator[str]:
-    bounds = names_in(one.tail.partition("iter_args")[0])
-    is_unknown = one.name != PROGRAM_ID and not (_is_repeatable(one) or one.traits.is_loop)
-    if one.name == "scf.for" and tainted.isdisjoint(bounds):
-        yield from _carried(module, one, tainted)
-    elif one in varying or is_unknown or not tainted.isdisjoint(_names_taken(one)):
-        yield from _names_given(one)
-        if one.traits.is_loop:
-            yield from loop_arguments(module, one)
-
-
 def _carried(module: Module, loop: Operation, tainted: Set[str]) -> Iterator[str]:
-    """Yield the tainted ones of the values that a loop carries, and of its results."""
     arguments, results = loop_arguments(module, loop)[1:], result_names(loop)
     initial = operand_names(loop)[-len(arguments) :] if arguments else []
     yielded = operand_names(body_of(loop)[-1])[: len(arguments)]
@@ -187,7 +165,6 @@ def _carried(module: Module, loop: Operation, tainted: Set[str]) -> Iterator[str
 
 
 def _is_repeated(one: Operation, changing: Set[str]) -> bool:
-    """Return True if an operation takes none of the changing values, and so has the same result again."""
     return _is_repeatable(one) and changing.isdisjoint(_names_taken(one))
 
 
@@ -201,7 +178,6 @@ def _is_repeatable(one: Operation) -> bool:
 
 
 def _names_taken(one: Operation) -> set[str]:
-    """Return the values that an operation takes, without those that its own regions define."""
     own = {name for region in one.regions for inner in region.walk() for name in result_names(inner)}
     taken = {name for inner in one.walk() for name in operand_names(inner)}
     return {name for name in taken - own for name in (name, name.partition("#")[0])}
@@ -212,10 +188,7 @@ def _names_given(one: Operation) -> set[str]:
 
 
 def program_ids(function: Operation) -> Mapping[str, frozenset[Operation]]:
-    """Return the program ids that a function distinguishes, in words, each with the operations that give it.
-
-    A program id that is only divided stands for two: its quotient and its remainder.
-    """
+    """Return the operations that give each of a function's program ids, or its quotient and remainder, by words."""
     found: defaultdict[str, set[Operation]] = defaultdict(set)
     inside = [one for one in function.walk() if one is not function]
     for one in (one for one in inside if one.name == PROGRAM_ID):
@@ -231,7 +204,6 @@ def program_ids(function: Operation) -> Mapping[str, frozenset[Operation]]:
 
 
 def _users_of(names: Set[str], operations: Sequence[Operation]) -> Iterator[Operation]:
-    """Yield those operations that take any of the named values, also inside of their regions."""
     return (one for one in operations if not names.isdisjoint(_names_taken(one)))
 
 
@@ -243,10 +215,9 @@ _ACCUMULATIONS = frozenset(
 
 
 def accumulation_of(module: Module, loop: Operation, reduction: Operation) -> Operation | None:
-    """Return the operation that adds a reduction's result to a loop-carried value; None if it is used otherwise.
+    """Return the operation that adds a reduction's result to a loop-carried value, if it has no other use.
 
-    The loop must combine the results of its iterations as the reduction combines elements, and use them for nothing
-    else, so that a single reduction after the loop gives the same result, but for the order of its additions.
+    A single reduction after the loop then gives the same result, but for the order of its additions.
     """
     body, user = body_of(loop), reduction
     while user is reduction or user.traits.keeps_elements or user.traits.is_move or user.name in _CASTS:

@@ -12,7 +12,7 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
+from kprof_inject.analysis.findings.launch_conditions import imbalanced_warps
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.scopes import Partition, ScopeTable
 from kprof_inject.timeline.partitions import partitions_of

@@ -13,7 +13,7 @@ from snapshots import check
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.pipelining import pipelining
+from kprof_inject.analysis.findings.in_flight import pipelining
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.coalescing import Requests

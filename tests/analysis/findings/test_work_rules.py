@@ -12,12 +12,11 @@ from known_kernels import DRAM_BOUND, MOST_DRAM, MOST_TENSOR
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.findings.arithmetic import special_functions
 from kprof_inject.analysis.findings.busy_units import units_in_turn
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Waste, gains
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
-from kprof_inject.analysis.findings.instructions import spills
+from kprof_inject.analysis.findings.instructions import special_functions, spills
 from kprof_inject.analysis.findings.launch_conditions import short_launch
 from kprof_inject.analysis.findings.memory_accesses import needless_barriers, uncoalesced
 from kprof_inject.analysis.findings.repeated_work import same_in_all_ctas

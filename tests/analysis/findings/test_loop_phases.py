@@ -1,4 +1,4 @@
-"""Prologues and epilogues that take much of the CTA's time."""
+"""Prologues, epilogues and first iterations that take much of the CTA's time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from buffers import Scope
 from known_kernels import (
     FUNC,
+    ITERATIONS,
     LOOP,
     WAIT,
     Known,
@@ -108,3 +109,11 @@ def test_a_scope_that_was_recorded_there_is_named(tmp_path: Path, taken_ns: int,
     finding = the_finding_of("epilogue", launched(tmp_path, known, _blocks=[block]))
     check("analysis/findings", sentences_of(finding), case)
     assert (finding.figures["longest_scope"], finding.figures["longest_scope_ns"]) == ("store", taken_ns)
+
+
+def test_a_loop_over_tiles_fills_no_pipeline(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, Known(iterations_ns=(900, *(100,) * (ITERATIONS - 1))))
+    assert rules_of(timeline) == ["first-iterations"]
+    *others, work, wait = timeline.table.scopes
+    inner = replace(work, kind="loop", label="loop[0.0]")
+    assert rules_of(replace(timeline, table=replace(timeline.table, scopes=(*others, inner, wait)))) == []
