@@ -37,7 +37,6 @@ class KprofError(Exception):
     """
 
     def __init__(self, what: str, *, where: Position | None = None, hint: str = "", exit_code: int = 1) -> None:
-        """Store the parts of the diagnostic."""
         super().__init__(what)
         self.what = what
         self.where = where

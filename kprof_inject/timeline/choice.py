@@ -76,7 +76,6 @@ class NumberSet(Struct, frozen=True):
         return cls(tuple(bounds))
 
     def __contains__(self, number: int) -> bool:
-        """Return whether the number is in the set."""
         return bisect_right(self.bounds, number) % 2 == 1
 
     def meets(self, other: NumberSet) -> bool:
@@ -89,7 +88,6 @@ class NumberSet(Struct, frozen=True):
         return found
 
     def __str__(self) -> str:
-        """Return the set as text that ``parse`` accepts."""
         texts = []
         for first, stop in self._ranges():
             last = "" if stop is None else str(stop - 1)

@@ -183,7 +183,6 @@ class ClockFit(Struct, frozen=True):
     """Number of counters without a plausible reading, which are placed anywhere within the launch."""
 
     def __repr__(self) -> str:
-        """Return the rate and where it is from, in one line: the fit has a point for each reading."""
         error = f" ± {100 * self.rate_error:.2g} %" if self.source == ClockSource.FITTED else ""
         return f"<ClockFit: {self.clock_hz / 1e6:.0f} MHz{error}, {self.source.value}>"
 

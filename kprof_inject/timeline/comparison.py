@@ -221,7 +221,6 @@ class Change(Struct, frozen=True):
         return 0 if abs(self.log_ratio) <= self.log_error else int(math.copysign(1, self.log_ratio))
 
     def __str__(self) -> str:
-        """Return the percentage with its error, as reports print it."""
         return f"{round(self.percent, 1) + 0.0:+.1f} % ± {rounded_error(self.error_percent)}"
 
 

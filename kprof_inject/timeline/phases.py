@@ -64,7 +64,6 @@ class PhaseSums:
     """Accumulator of a launch's phases, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare sums for the scopes and CTAs of ``timeline``."""
         loops = outermost_loops(timeline.table)
         self._is_outermost = loops == np.arange(len(loops))
         # Only the sum of a CTA's times before its first record and after its last is known: the clock's fit assigns

@@ -83,7 +83,6 @@ class ScopeSums:
     """Accumulator of a launch's scope statistics, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare sums for the scopes, warps and SMs of ``timeline``."""
         scopes = timeline.table.scopes
         self._timeline = timeline
         self._groups: list[SpreadGroups] = []
@@ -244,7 +243,6 @@ class SmCycles:
     """
 
     def __init__(self, scopes: int, place: str = "sm") -> None:
-        """Prepare sums for a table of ``scopes`` scopes; with ``place`` "cta", CTAs on one SM share nothing."""
         self._scopes = scopes
         self._place = place
         self._spans = [np.empty((0, 3), np.int64)]
@@ -280,7 +278,6 @@ class MemoryWaitSums:
     """Accumulator of a launch's waits for memory, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare for the scopes of ``timeline``."""
         spins = (index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
         self._totals_ns: dict[int, list[Reals]] = {index: [] for index in spins}
 

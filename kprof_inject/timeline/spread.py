@@ -27,7 +27,6 @@ class ScopeColumn:
     """Column that grows block by block, and returns the part of each scope."""
 
     def __init__(self, scope_count: int) -> None:
-        """Create an empty column for a table of ``scope_count`` scopes."""
         self._numbers = np.arange(scope_count + 1)
         self._blocks: list[tuple[NDArray[Any], Numbers]] = []
         self._room: dict[np.dtype[Any], NDArray[Any]] = {}
@@ -132,7 +131,6 @@ class GroupSums:
     """Accumulator of each scope's time in each of a known set of warps or SMs."""
 
     def __init__(self, scope_count: int, ids: Numbers) -> None:
-        """Prepare sums for ``ids``, which are ascending."""
         self._ids = ids
         self._counts = np.zeros((scope_count, len(ids)), dtype=np.int64)
         self._totals_ns = np.zeros((scope_count, len(ids)), dtype=np.int64)
@@ -162,7 +160,6 @@ class CtaSums:
     """Accumulator of each scope's time in each CTA: 16 bytes for each pair of them that occurs."""
 
     def __init__(self, scope_count: int) -> None:
-        """Prepare columns for a table of ``scope_count`` scopes."""
         self._ctas = ScopeColumn(scope_count)
         self._counts = ScopeColumn(scope_count)
         self._totals_ns = ScopeColumn(scope_count)
@@ -335,7 +332,6 @@ class ClockBend:
     """
 
     def __init__(self, clock: ClockFit) -> None:
-        """Begin without any scope."""
         self._clock = clock
         self._cycles = self._ns = self._scopes = 0
 

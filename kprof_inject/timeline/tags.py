@@ -143,7 +143,6 @@ class TagSums:
     """Accumulator of the values of a launch's tags from its blocks of scopes."""
 
     def __init__(self, table: ScopeTable) -> None:
-        """Prepare lists for the scopes of ``table`` that have tags."""
         self._table = table
         self._values = {
             (index, place): [np.empty(0, np.int64)]

@@ -72,7 +72,6 @@ class ScopeBlocks(Struct, frozen=True):
     tags: TagIds
 
     def __iter__(self) -> Iterator[Rows]:
-        """Decode the launch's buffer and yield its blocks that have scopes."""
         ctas, mode = read_raw(self.launch), self.launch.kernel.mode
         max_cycles = max_launch_cycles(ctas)
         decoder = RecordDecoder(
@@ -167,7 +166,6 @@ class Timeline(Struct, frozen=True):
     """All CTAs of the launch that record, if this is a part of it."""
 
     def __repr__(self) -> str:
-        """Return a short text, because the columns are long."""
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 

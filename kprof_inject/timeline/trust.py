@@ -58,7 +58,6 @@ class Overhead(Struct, frozen=True):
         return abs(self.percent) > self.error_percent
 
     def __str__(self) -> str:
-        """Return the percentage with its error, as reports print it."""
         is_bound = self.error_percent <= _NO_BOUND_PERCENT
         error = rounded_error(self.error_percent) if is_bound else f">{_NO_BOUND_PERCENT:g}"
         # Adding 0.0 turns -0.0 into 0.0.
@@ -150,7 +149,6 @@ class Verdict(Struct, frozen=True):
     """
 
     def __repr__(self) -> str:
-        """Return the sentence, in one line."""
         return f"<Verdict: {self.sentence}>"
 
     @property
