@@ -191,8 +191,7 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     _, slots, gap_ns = min(fits)
     found_ns = np.empty_like(begin_ns)
     found_ns[order] = begins(slots, place, gap_ns)
-    others_ns: NDArray[np.int64] = np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
-    return others_ns
+    return np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
 
 
 def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -265,8 +264,7 @@ class RawCtas(Struct, frozen=True):
     @property
     def records_lost(self) -> NDArray[np.int64]:
         """Number of records that each CTA's warp lost: shape (CTA, warp)."""
-        lost: NDArray[np.int64] = np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
-        return lost
+        return np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
 
     @property
     def headers(self) -> LaunchHeaders | None:

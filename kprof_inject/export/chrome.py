@@ -109,8 +109,7 @@ def _chunks(count: int) -> Iterator[slice]:
 
 
 def _microseconds(ns: Numbers) -> list[float]:
-    found: list[float] = (ns / 1000).tolist()
-    return found
+    return (ns / 1000).tolist()
 
 
 def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType = UNSET) -> tuple[_Event, _Event]:
@@ -132,8 +131,7 @@ def _values(values: Numbers | Reals | Picked, part: slice) -> list[Any]:
     if isinstance(values, Picked):
         texts = [_readable(text) for text in values.texts]
         return [texts[index] for index in values.index[part].tolist()]
-    found: list[Any] = values[part].tolist()
-    return found
+    return values[part].tolist()
 
 
 def _slices_and_instants(events: Events) -> Iterator[bytes]:

@@ -44,6 +44,7 @@ class Hook(Struct, frozen=True):
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
         return self.function(*arguments)
 
     def answer(self, *arguments: Any) -> Any:

@@ -100,8 +100,7 @@ def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Col
 
 
 def _keys(rows: Rows, record: str) -> Numbers:
-    keys: Numbers = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
-    return keys
+    return (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
 
 
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
@@ -320,8 +319,7 @@ def _frame(name: str, **metrics: float) -> dict[str, Any]:
 
 
 def _child(frame: dict[str, Any], name: str, key: object = None) -> dict[str, Any]:
-    child: dict[str, Any] = frame["children"].setdefault(key or name, _frame(name))
-    return child
+    return frame["children"].setdefault(key or name, _frame(name))
 
 
 def _add(frame: dict[str, Any], **metrics: float) -> None:

@@ -32,8 +32,7 @@ def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
 
 def numbers_in(columns: Rows, name: str) -> Numbers:
     """Return a column as ``int64``."""
-    column: Numbers = columns[name].astype(np.int64)
-    return column
+    return columns[name].astype(np.int64)
 
 
 _CTA_BITS = 32

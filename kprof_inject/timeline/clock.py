@@ -59,8 +59,7 @@ _ERRORS = 4.0
 def rough_rate(readings: Readings, nominal_ns: float) -> float:
     """Estimate the nanoseconds per cycle as the weighted median of slopes between readings.
 
-    It holds as long as half of the readings are right. Returns ``nominal_ns`` if the readings are too few, or the
-    result is impossible.
+    It holds while half of the readings are right; ``nominal_ns`` if they are too few, or the result is impossible.
     """
     cycles, ns = _pairs(readings)
     apart = cycles > 0
@@ -76,10 +75,9 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
 
 
 def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
-    """Return the distances of pairs of readings, in cycles and in nanoseconds.
+    """Return the distances of pairs of readings on one SM, in cycles and in nanoseconds.
 
-    Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a jump of the counter is
-    within few pairs.
+    They are as close as the timer's steps allow, so that a jump of the counter is within few pairs.
     """
     count = len(readings.sm)
     index = np.arange(0, count, 1 + count // _MAX_PAIRS)
@@ -99,9 +97,8 @@ def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Mask]:
     """Return the counter of each reading, numbered from 0 in the readings' order, and whether the reading is plausible.
 
-    One corrupted word can put a time minutes away, and a least squares fit with it. So a reading is plausible only if
-    most of its neighbours on the same counter agree with it: the clock between the two must run at half to one and a
-    half times the launch's rate.
+    One corrupted word can put a time minutes away, and a least squares fit with it. So most neighbours on the same
+    counter must agree with a reading: the clock between the two runs at half to one and a half times the launch's rate.
 
     An SM has one counter; or several, far apart: one that jumped, or those of several SMs with the same number. (Proton
     numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two add up to as much as 38.)
@@ -129,14 +126,12 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
 
 
 def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
-    """Determine whether each reading and the one ``lag`` rows later may be of one counter."""
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
     reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
     tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
-    return agreed
+    return (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
 
 
 class ClockSource(StrEnum):
@@ -153,18 +148,14 @@ class ClockSource(StrEnum):
 
 
 class ClockFit(Struct, frozen=True):
-    """Clock of a launch, which converts the cycles of its SMs' counters to nanoseconds.
-
-    All times are as the timer shows them: half of its step late on average.
-    """
+    """Clock of a launch, which converts cycles to nanoseconds as the timer shows them: half a step late on average."""
 
     rate_ns: float
     """Mean nanoseconds per cycle."""
     rate_error: float
     """Relative standard error of ``rate_ns``."""
     sms: Numbers
-    """SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs have its number.
-    """
+    """SM of each counter, ascending; an SM may have several (see ``agreement``)."""
     base_cycles: Numbers
     """First value of each counter's line; ascending within an SM."""
     base_ns: Numbers
@@ -224,10 +215,7 @@ class ClockFit(Struct, frozen=True):
 
 
 def fit_clocks(launches: Sequence[tuple[Readings, float | None]]) -> list[ClockFit]:
-    """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
-
-    The result is that of fitting each alone.
-    """
+    """Fit the clocks of many launches, given with their device's nominal clock in Hz, as if each were alone."""
     lines = _lines([launch for launch in launches if launch[0].sm.size])
     fitted = (_clock(line, *fit) for line, fit in zip(lines, fit_curves(lines), strict=True))
     nothing = np.empty(0, dtype=np.int64)
@@ -277,11 +265,7 @@ def _clock(lines: Lines, curves: Curves, residual_ns: float) -> ClockFit:
 
 
 def nominal_clock(sm: Numbers, first_cycles: Numbers, nominal_hz: float | None, begin_ns: int) -> ClockFit:
-    """Assume a clock for a launch that began at ``begin_ns``.
-
-    Every SM runs at the device's nominal rate, and the smallest of its ``first_cycles``, its first record, is at the
-    launch's begin.
-    """
+    """Assume the nominal rate, and that each SM's smallest ``first_cycles`` are at the launch's begin, ``begin_ns``."""
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
@@ -297,10 +281,7 @@ def nominal_clock(sm: Numbers, first_cycles: Numbers, nominal_hz: float | None, 
 
 
 def timer_clock(sms: Numbers) -> ClockFit:
-    """Return the clock of a launch whose records are readings of the timer: one cycle is one nanosecond.
-
-    ``sms`` are its SMs, ascending.
-    """
+    """Return the clock of a launch on ``sms``, ascending, whose records are readings of the timer in nanoseconds."""
     zeros = np.zeros(len(sms), dtype=np.int64)
     return ClockFit(1.0, 0.0, sms, zeros, zeros, flat_curves(len(sms)), ClockSource.TIMER)
 
@@ -312,11 +293,9 @@ def _place(sm: Numbers, cycles: Numbers) -> Numbers:
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:
     """Assume times for a launch whose Triton reads no timer: its CTAs with times, and the clock they are by.
 
-    A CTA lasts from its first record (estimated, if the ring lost it) to its last. A CTA without records begins and
-    ends with the launch.
-
-    Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first CTA within 0.2
-    µs of the others (H200), so their first records are assumed to be simultaneous, at the launch's begin.
+    A CTA lasts from its first record (estimated, if the ring lost it) to its last; without records, it begins and ends
+    with the launch. Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first
+    CTA within 0.2 µs of the others (H200), so all first records are assumed to be at the launch's begin.
     """
     begin_ns = _called_ns(launch)
     rows = np.flatnonzero(warps.kept.any(axis=1))
@@ -331,10 +310,7 @@ def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawC
 
 
 def _called_ns(launch: Launch) -> int:
-    """Return when the host had made the launch.
-
-    The time is by the device's globaltimer if the host read it too, else by the host's clock.
-    """
+    """Return when the host had made the launch: by the device's globaltimer if the host read it, else by its own."""
     readings = [reading for reading in launch.process.host_readings if reading.device == launch.device]
     if not readings:
         return launch.host_ns

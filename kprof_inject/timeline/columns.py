@@ -51,11 +51,7 @@ NO_TAG = np.iinfo(np.int64).min
 
 
 def scope_columns(tags: int) -> np.dtype[np.void]:
-    """Return the columns of a launch whose scopes have up to ``tags`` tags.
-
-    These are ``SCOPE_COLUMNS``, plus ``tags`` if there are any: the values of a scope's own tags, in their order, and
-    ``NO_TAG`` for the rest.
-    """
+    """Return ``SCOPE_COLUMNS``, and ``tags`` with up to so many values of a scope's own tags, the rest ``NO_TAG``."""
     return np.dtype([*SCOPE_COLUMNS.descr, ("tags", "i8", (tags,))]) if tags else SCOPE_COLUMNS
 
 
@@ -116,10 +112,7 @@ def group_begins(begins: Mask) -> Numbers:
 
 
 def never_falling(values: Numbers, group: Numbers) -> Numbers:
-    """Raise each value to the largest before it in its group; the values are in order of ``group``.
-
-    The array is changed in place where needed.
-    """
+    """Raise each value, in place, to the largest before it in its group; the values are in order of ``group``."""
     falls = np.flatnonzero((np.diff(values) < 0) & (np.diff(group) == 0))
     for number in np.unique(group[falls]).tolist():
         rows = slice(*np.searchsorted(group, (number, number + 1)).tolist())
@@ -137,8 +130,7 @@ def outermost_rows(block: Rows) -> Mask:
     # Offsets make record numbers ascend from one warp to the next.
     before = np.cumsum(begins_warp) << 32
     latest_end = np.maximum.accumulate(before + block["end_record"])
-    outermost: Mask = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
-    return outermost
+    return np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
 
 
 def distinct(values: Numbers) -> Numbers:

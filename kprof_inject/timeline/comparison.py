@@ -63,9 +63,8 @@ _MAX_DEGREES = 1000.0
 def t_quantile(tail: float, degrees: float) -> float:
     """Return the t of Student's distribution that is exceeded with probability ``tail``, 0 < tail <= 0.5.
 
-    ``degrees`` of freedom are at least 1 and not necessarily whole; infinite ones give the normal distribution.
-
-    SciPy would add a wheel of 35 MB to every install for this one function.
+    ``degrees`` of freedom are at least 1 and not necessarily whole; infinite ones give the normal distribution. SciPy
+    would add a wheel of 35 MB to every install for this one function.
 
     With t = sqrt(degrees) cot(x), x is distributed as sin(x) ^ (degrees - 1) between 0 and pi. The density is
     integrated from 0 on, in steps that are finer the nearer to 0 they are.
@@ -81,13 +80,11 @@ def t_quantile(tail: float, degrees: float) -> float:
 
 
 class Location(Struct, frozen=True):
-    """Location of one process's launch times."""
+    """Location of one process's launch times: the variance and its degrees of freedom are 0 for too few launches."""
 
     log_ns: float
     variance: float
-    """Variance of ``log_ns``; 0 if there are too few launches."""
     degrees: float
-    """Degrees of freedom of the variance; 0 if there are too few launches."""
 
 
 # Share of the times that is trimmed at each end: it removes a fifth of outliers, and costs little where there are none.
@@ -100,8 +97,8 @@ _MAX_SIGN_CORRELATION = 0.9
 def trimmed_mean(times: Reals) -> Location:
     """Estimate the location as a 20 % trimmed mean of at least one time, in the order of the launches.
 
-    A slow first launch hardly affects it. The variance is from the Winsorised logarithms: Yuen, "The two-sample trimmed
-    t for unequal population variances" (Biometrika 1974).
+    The variance is from the Winsorised logarithms: Yuen, "The two-sample trimmed t for unequal population variances"
+    (Biometrika 1974).
     """
     values = np.log(times)
     count = len(values)
@@ -165,8 +162,7 @@ def _inflation(correlation: float, max_correlation: float) -> float:
 def typical(processes: Iterable[Reals]) -> float | None:
     """Return the value that ``change_between`` compares: the median of a process's launches.
 
-    For several processes it is the geometric mean of theirs, or the arithmetic mean if one is 0 or less. None without
-    values.
+    Of several processes' medians, it is the geometric mean, or the arithmetic mean if one is 0 or less.
     """
     medians = [float(np.median(values)) for values in processes if values.size]
     if len(medians) < 2:
@@ -232,16 +228,13 @@ def rounded_error(percent: float) -> str:
 def noise_floor(launch_ns: float, part_ns: float) -> float:
     """Return the relative standard deviation, between processes, of a part that takes ``part_ns`` of ``launch_ns``.
 
-    Parts vary independently, so their variances add up to the launch's: a part's variance is proportional to its time.
+    Parts vary independently, so a part's variance is proportional to its time.
     """
     return math.hypot(_BETWEEN_PROCESSES_NS / math.sqrt(launch_ns * part_ns), _BETWEEN_PROCESSES_SHARE)
 
 
 def run_noise(a_ns: float, b_ns: float) -> float:
-    """Return the noise floor of two runs of one kernel, shortly after each other on one device.
-
-    They take ``a_ns`` and ``b_ns`` a launch; temperature and power have not changed much in between.
-    """
+    """Return the noise floor of two runs of one kernel with these times, shortly after each other on one device."""
     return _BETWEEN_PROCESSES_NS * mean_share(a_ns, b_ns)
 
 
@@ -273,9 +266,8 @@ def change_between(
     ``MIN_LAUNCHES`` in each process nor several processes, or has a value that is not positive.
 
     The verdict on records compares ``is_one_kernel``, without records and with them, in one process each. The floor was
-    measured between such runs, and there is a single pair: it is assumed to be known, and has no part proportional to
-    the launch's time (``run_noise``). ``diff`` compares any two captures, perhaps from several devices and processes,
-    many times at once, and does not trust the floor. Reports print both next to medians, which readers will divide.
+    measured between such runs: it is assumed to be known, and has no part proportional to the launch's time
+    (``run_noise``). ``diff`` compares any two captures, many times at once, and does not trust the floor.
     """
     first, second = (_side(processes, is_doubted=not is_one_kernel) for processes in (a, b))
     if first is None or second is None:
@@ -301,9 +293,9 @@ def change_between(
 
 
 def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
-    """Compare interleaved times of one process: the n-th of both are a pair, measured under the same conditions.
+    """Compare interleaved times of one process in pairs; None for fewer than ``MIN_LAUNCHES``.
 
-    ``step`` is the timer's step as a share of the values. None for fewer pairs than ``MIN_LAUNCHES``.
+    ``step`` is the timer's step as a share of the values.
     """
     if len(a) < MIN_LAUNCHES:
         return None
@@ -328,10 +320,7 @@ def _error(parts: Iterable[_Part], tail: float) -> float:
 
 
 class _Side(Struct, frozen=True):
-    """Processes of one side.
-
-    With ``few_launches`` the variance within some process is unknown, and the processes are the sample.
-    """
+    """Processes of one side; with ``few_launches`` in some, they are the sample."""
 
     processes: tuple[Location, ...]
     few_launches: bool
@@ -360,10 +349,7 @@ def _side(processes: Sequence[Reals], *, is_doubted: bool) -> _Side | None:
 
 
 def _between(floor: float, sides: Sequence[_Side], floor_degrees: float) -> tuple[_Part, bool]:
-    """Return the variance between processes.
-
-    Return also whether it is the scatter of the processes themselves, which includes that of their launches.
-    """
+    """Return the variance between processes, and whether it is their own scatter, which includes their launches'."""
     repeats = sum(side.repeats for side in sides)
     if not repeats or math.isinf(floor_degrees):
         return (floor**2, floor_degrees), False

@@ -62,14 +62,13 @@ def narrow(values: Numbers) -> NDArray[np.signedinteger]:
 def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -> list[float]:
     """Return exact quantiles (``points`` from 0 to 1) of at least one value, linear between neighbours.
 
-    Takes linear time and no further memory, and reorders the values.
+    The values are reordered in place.
     """
     at = np.asarray(points, dtype=np.float64) * (len(values) - 1)
     below, above = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
     values.partition(np.unique(np.concatenate((below, above))))
     low, high = (values[found].astype(np.float64) for found in (below, above))
-    quantiles: list[float] = (low + (high - low) * (at - below)).tolist()
-    return quantiles
+    return (low + (high - low) * (at - below)).tolist()
 
 
 class SpreadGroups(Struct, frozen=True, eq=False):
@@ -92,14 +91,13 @@ class GroupSpread(Struct, frozen=True):
     greatest_ns: float
     greatest_id: int
     imbalance: float
-    """Largest mean over the mean of all: 1 if all are equal, and where no time was taken at all."""
+    """Largest mean over the mean of all; 1 if no time was taken at all."""
 
 
 class CtaBalance(Struct, frozen=True):
-    """Balance of a scope's time between the warps of one CTA.
+    """Balance of a scope's time between the warps of one CTA, over the ``ctas`` in which at least two ran it.
 
-    The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope: as median and as
-    maximum over the ``ctas`` in which at least two did.
+    The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope.
     """
 
     ctas: int
@@ -128,7 +126,7 @@ def spread_of(groups: SpreadGroups) -> GroupSpread | None:
 
 
 class GroupSums:
-    """Accumulator of each scope's time in each of a known set of warps or SMs."""
+    """Accumulator of each scope's time in each of a known set of warps or SMs, whose ids ascend."""
 
     def __init__(self, scope_count: int, ids: Numbers) -> None:
         self._ids = ids
@@ -208,11 +206,9 @@ _KEY_BITS = 63
 class IterationSeries(Struct, frozen=True, eq=False):
     """Times of a loop's iterations by their number, over all runs of the loop; a run is one warp's pass through it.
 
-    Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0, with their
-    ``counts``, ``mean_ns`` and ``p50_ns``. The ``runs`` had from ``fewest`` to ``most`` iterations, with this
-    ``median``. ``first_ns`` is the median of the iterations with number 0; in runs of at least two, ``last_ns`` is that
-    of the last ones and ``steady_ns`` that of all in between. The ratios are to ``steady_ns``. Values without
-    iterations are None.
+    Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0. The ``runs``
+    had from ``fewest`` to ``most`` iterations. ``first_ns`` is the median of the iterations with number 0; in runs of
+    at least two, ``last_ns`` is that of the last ones and ``steady_ns`` that of all in between.
     """
 
     numbers: Numbers
@@ -235,24 +231,19 @@ def turns_of(
 ) -> NDArray[np.int32]:
     """Return a number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if unknown.
 
-    The iterations are ordered by scope, CTA, warp and start, and complete for each warp of a CTA.
-
-    An iteration that is followed by an unknown number is not called the last, because its run may go on.
+    The iterations are ordered by scope, CTA, warp and start, and complete for each warp of a CTA. After one that is
+    followed by an unknown number, its run may go on.
     """
     goes_on = np.zeros(len(scope), dtype=bool)
     is_same_warp = (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1])
     goes_on[:-1] = is_same_warp & ((iteration[1:] > iteration[:-1]) | (iteration[1:] < 0))
-    turn: NDArray[np.int32] = np.where(goes_on, iteration + 1, -(iteration + 1))
-    return turn
+    return np.where(goes_on, iteration + 1, -(iteration + 1))
 
 
 def series_of(
     turns: Sequence[NDArray[np.int32]], durations_ns: Sequence[NDArray[np.signedinteger]]
 ) -> IterationSeries | None:
-    """Compute the series of one scope from iterations' turns and durations, both in the same parts.
-
-    None if no number is known. Takes 8 bytes for each iteration in addition to the arguments.
-    """
+    """Compute the series of one scope from iterations' turns and durations; None if no number is known."""
     parts = list(zip(turns, durations_ns, strict=True))
     lengths = np.concatenate([-turn[turn < 0] for turn in turns])
     if not lengths.size:
@@ -325,10 +316,9 @@ Interval = tuple[float, float | None]
 class ClockBend:
     """Measure of how far the fit of a sample's clock can be trusted inside CTAs.
 
-    Each CTA that records reads the timer at its begin and at its end. With few such readings on an SM, the clock's
-    curve can follow their errors: it bends inside each CTA, and back between them. With readings of all CTAs, it
-    cannot. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes as
-    much too large.) The same errors are in the mean rate, the more of them the longer a CTA's part of an SM's time is.
+    With readings of few CTAs on an SM, the clock's curve can follow their errors: it bends inside each CTA, and back
+    between them. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes
+    as much too large.) The mean rate has the same errors, the more the longer a CTA's part of an SM's time is.
     """
 
     def __init__(self, clock: ClockFit) -> None:
@@ -353,7 +343,7 @@ class ClockBend:
 
 
 class SamplingError(Struct, frozen=True):
-    """Intervals of a scope's figures; the durations are None for a scope without any."""
+    """Intervals of a scope's figures."""
 
     share: Interval | None
     p50_ns: Interval | None
@@ -368,10 +358,9 @@ def sampling_error(
     share: float | None,
     whole_ns: int,
 ) -> SamplingError:
-    """Compute the error of a scope.
+    """Compute the error of a scope, given the clock's ``bend`` (``ClockBend.part``) and its times in the CTAs.
 
-    ``bend`` is that of the clock (``ClockBend.part``), ``ctas`` are the scope's times in the CTAs that recorded,
-    ``durations_ns`` all of them, which are reordered; ``share`` is their part of ``whole_ns``.
+    ``durations_ns`` are reordered; ``share`` is their part of ``whole_ns``.
     """
     if not ctas.ids.size or not durations_ns.size:
         return SamplingError(None, None, None)

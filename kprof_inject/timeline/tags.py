@@ -17,7 +17,7 @@ _LOWER_HALF = (1 << HALF_BITS) - 1
 
 
 class TagIds(Struct, frozen=True):
-    """Ids of tags; several may map to one tag."""
+    """Ids of a scope table's tags."""
 
     of_id: Numbers
     """Number of the tag of each id, as by ``_number``, or -1."""
@@ -50,17 +50,14 @@ class TagIds(Struct, frozen=True):
         return int(self.counts.max())
 
     def entries_of(self, entries: NDArray[np.uint64]) -> Mask:
-        """Mark the entries that belong to a tag."""
-        of_tags: Mask = self.of_id[scope_ids(entries)] >= 0
-        return of_tags
+        """Determine which entries belong to a tag."""
+        return self.of_id[scope_ids(entries)] >= 0
 
     def values(self, entries: NDArray[np.uint64], group: Numbers, scope: NDArray[np.int16], is_end: Mask) -> Numbers:
-        """Return the tag values of each entry: shape (entry, ``max_tags``), ``NO_TAG`` where there is none.
-
-        The entries are all that the rings have, in the order of writing.
+        """Return the tag values (entry, tag), ``NO_TAG`` without one, given all entries in the order of writing.
 
         Each value was stored twice, and one suffices: the ring may have lost the other, or its id is damaged. Two that
-        differ give no value. Of a wide value, both halves are needed.
+        differ give no value. A wide value needs both halves.
         """
         found = np.full((len(entries), self.max_tags), NO_TAG)
         if not self.max_tags:
@@ -113,10 +110,9 @@ MAX_VALUES = 64
 
 
 class TagValue(Struct, frozen=True):
-    """Runs of a scope with one value of a tag.
+    """Runs of a scope with one value of a tag; a mark has no times.
 
-    Times are None for a mark, which takes no time except its record's. ``times_others`` is the median over that of the
-    scope's runs with any other value; None if there are no others, or if they take no time.
+    ``times_others`` is the median over that of the scope's runs with any other value.
     """
 
     value: int
@@ -127,10 +123,9 @@ class TagValue(Struct, frozen=True):
 
 
 class TagStatistics(Struct, frozen=True):
-    """Values of one tag of a scope.
+    """Values of one tag of a scope: at most ``MAX_VALUES`` of the ``distinct`` ones.
 
-    ``values`` are at most ``MAX_VALUES`` of the ``distinct`` ones: those that take the most time or, for a mark, occur
-    most often. ``unknown`` is the number of the scope's runs whose value the ring lost.
+    They take the most time or, for a mark, occur most often. The ring lost the value of ``unknown`` runs.
     """
 
     name: str

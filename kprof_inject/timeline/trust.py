@@ -71,8 +71,7 @@ def usable_times(times_ns: Sequence[float]) -> Reals:
 
 
 def _is_usable(times_ns: Reals) -> Mask:
-    usable: Mask = np.isfinite(times_ns) & (times_ns > 0)
-    return usable
+    return np.isfinite(times_ns) & (times_ns > 0)
 
 
 def overhead_of(clean_ns: Reals, with_records_ns: Reals) -> Overhead | None:
@@ -180,11 +179,6 @@ class Verdict(Struct, frozen=True):
     def sentence(self) -> str:
         """Level and reasons: ``careful: recording slows the kernel by 5.5 % ± 0.3; the limit is 5 %``."""
         return f"{self.level.value}: {self.text}"
-
-    @property
-    def headline(self) -> str:
-        """Level and overhead, if that allows a verdict: ``careful (+4.5 % ± 2.9)``."""
-        return f"{self.level.value} ({self.figure})" if self.figure else self.level.value
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON object."""
