@@ -52,11 +52,7 @@ KERNELS_FOLDER = "kernels"
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``process.json``.
-
-    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
-    ``recording`` is what the user chose.
-    """
+    """Content of ``process.json``; ``made_by`` is the command that captured for its own use, or empty."""
 
     version: int = FORMAT_VERSION
     made_by: Name = ""
@@ -78,10 +74,10 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
-    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it, by
-    the host's clock. ``arguments`` are those of the compiled function, in the order of its parameters: integers and
-    addresses, None for others; empty if they are unknown. With ``graph``, it was captured into a CUDA graph, and the
-    buffer is that of the last replay. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
+    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it.
+    ``arguments`` are the compiled function's integers and addresses, None for others; empty if they are unknown. With
+    ``graph``, it was captured into a CUDA graph, and the buffer is that of the last replay. Of ``2 ** cta_shift``
+    clusters one recorded (see ``cta_samples``).
     """
 
     variant: FileName
@@ -124,11 +120,10 @@ class EndRecord(Struct, frozen=True):
 class KernelRecord(Struct, frozen=True, kw_only=True):
     """Content of a capture's ``kernel.json``.
 
-    ``name`` is the function's, ``program_variant`` the dumped variant that the build was made from: builds with a
-    smaller buffer share it. ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the
-    build with records. ``sm_clock_hz`` is the nominal clock, ``dram_bytes_per_s`` the peak bandwidth by clock and
-    width. With a ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its
-    grid (see ``cta_samples``). The checksums are of the texts in the same folder.
+    ``program_variant`` is the dumped variant that the build was made from: builds with a smaller buffer share it.
+    ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the build with records.
+    ``sm_clock_hz`` is the nominal clock. Each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as
+    suit its grid. The checksums are of the texts in the same folder.
     """
 
     name: Name
@@ -176,10 +171,7 @@ FILES: Mapping[type[Struct], str] = {
     MovesRecord: "moves.json",
     LoadedIntegersRecord: "loaded_integers.json",
 }
-"""Names of the files, in the folder of the capture, of a process, or of a kernel.
-
-A file with the ending ``jsonl`` has a record in each line, the others hold one.
-"""
+"""Names of the files, in the folder of the capture, of a process, or of a kernel; ``jsonl``: a record in each line."""
 
 Record = TypeVar("Record", bound=Struct)
 
@@ -221,10 +213,9 @@ def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
 
 
 class CaptureWriter:
-    """Writer of one process's folder; at every moment the files on disk are readable.
+    """Writer of one process's folder, inside the user's program; at every moment the files on disk are readable.
 
-    It runs inside the user's program, in the copier's thread except at the beginning and at the end. A launch's line is
-    written after its buffer, so a killed program loses at most one launch.
+    A launch's line is written after its buffer, so a killed program loses at most one launch.
     """
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
@@ -280,7 +271,7 @@ class CaptureWriter:
         self._append(reading)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
-        """Save what was left out, by the reason, and each variant's launches; a killed program has no such file."""
+        """Save what was left out, by reason, and each variant's launches."""
         write(self._folder, EndRecord(dict(left_out), dict(launches or {})))
 
     def _append(self, record: LaunchRecord | DropRecord | ClockRecord) -> None:

@@ -64,9 +64,9 @@ class CtaSample(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CtaChoice:
-    """Value of ``--ctas``: one of ``2 ** shift`` clusters records; with None, as many as suit the grid.
+    """Value of ``--ctas``: one of ``2 ** shift`` clusters records.
 
-    That is at least ``min_recorded``, or all if the grid has fewer than four times as many. With ``per_sm`` = N, N to
+    With None, at least ``min_recorded``, or all of a grid of fewer than four times as many. With ``per_sm`` = N, N to
     2 N CTAs of each SM record in the launch that ``of_launch`` gets.
     """
 

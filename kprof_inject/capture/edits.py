@@ -35,10 +35,9 @@ NO_VALUES: WantedValues = MappingProxyType({})
 
 
 class OtherValues(Struct, frozen=True, kw_only=True):
-    """Other values of a kernel's constants.
+    """Other values of a kernel's constants: the TTIR that Triton makes with them, or its ``refusal``.
 
-    ``ttir`` is what Triton makes with them; empty if it refuses them, because of ``refusal``. ``grid`` is that of the
-    saved launch with these values; None if the program does not compute it of them.
+    ``grid`` is that of the saved launch with these values, if the program computes it of them.
     """
 
     values: Values
@@ -53,7 +52,7 @@ class OtherValues(Struct, frozen=True, kw_only=True):
 
 
 def grid_of(sizes: Sequence[int]) -> Grid | None:
-    """Return the grid of one to three sizes, of which those that are not given are 1; None if these are no grid."""
+    """Return the grid of one to three sizes, filled up with ones; None if these are no grid."""
     if not 1 <= len(sizes) <= _GRID_DIMENSIONS or not all(1 <= size < END_OF_GRID_SIZES for size in sizes):
         return None
     x, y, z = [*sizes, 1, 1][:_GRID_DIMENSIONS]
@@ -196,7 +195,7 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
 
     @property
     def final_gain(self) -> MeasuredGain | None:
-        """The gain in the last process that measured it; None if the edits were refused or not measured."""
+        """The gain in the last process that measured it."""
         return None if self.refusal else self.confirmed or self.gain
 
 
@@ -232,10 +231,6 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     host_ns: TimeNs = 0
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
-
-    def __post_init__(self) -> None:
-        if self.best is not None and self.best >= len(self.tried):
-            raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
 
     @property
     def is_answered(self) -> bool:

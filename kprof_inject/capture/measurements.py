@@ -1,6 +1,4 @@
-"""Files with other measurements: a kernel's counters and stall samples, and all that the GPU did in the program.
-
-What the compiler moved, and the integers in memory that decide what a kernel executes, are here, too.
+"""Files with other measurements: counters and stall samples, what the compiler moved, integers in memory, GPU work.
 
 ``docs/file-formats.md`` describes them.
 """
@@ -34,10 +32,10 @@ class CountersRecord(Struct, frozen=True, kw_only=True):
 
 
 class SampledInstruction(Struct, frozen=True, array_like=True):
-    """Samples of the instruction at an address, counted from the function's begin, by the reason.
+    """Samples of the instruction at an address in the function, by reason.
 
-    The reasons are NVIDIA's names without ``smsp__pcsamp_warps_issue_stalled_``. Samples of a ``*_not_issued`` reason
-    are those of the reason in whose cycle the scheduler issued no instruction of any warp.
+    The reasons are NVIDIA's names without ``smsp__pcsamp_warps_issue_stalled_``; ``*_not_issued`` are the samples in
+    whose cycle the scheduler issued no instruction of any warp.
     """
 
     address: Bytes
@@ -45,9 +43,9 @@ class SampledInstruction(Struct, frozen=True, array_like=True):
 
 
 class SamplesRecord(Struct, frozen=True, kw_only=True):
-    """Samples of a kernel's warps, one of each SM every ``period_cycles``, in ``launches`` launches.
+    """Samples of a kernel's warps, one of each SM every ``period_cycles``.
 
-    ``dropped`` samples were lost by the hardware, of ``total`` that include those of other kernels.
+    The hardware lost ``dropped`` of ``total`` samples, which include those of other kernels.
     """
 
     period_cycles: Annotated[int, Meta(ge=1, lt=1 << 32)]
@@ -58,11 +56,7 @@ class SamplesRecord(Struct, frozen=True, kw_only=True):
 
 
 class MeasurementsRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``measurements.json``.
-
-    A reason why there are no counters, or no samples, is in words that follow *because*. ``l2`` is what the L2 held
-    when each launch began.
-    """
+    """Content of ``measurements.json``; reasons are in words that follow *because*."""
 
     counters: CountersRecord | None = None
     not_counted: Text = ""
@@ -73,11 +67,7 @@ class MeasurementsRecord(Struct, frozen=True, kw_only=True):
 
 
 class MovesRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``moves.json``: what the compiler moved out of each scope and into it.
-
-    By the name of the scope's record; None if no clock read of the scope was found. Lines are those of the TTGIR
-    without records.
-    """
+    """Content of ``moves.json``: instructions moved into and out of scopes, by record; None without a clock read."""
 
     scopes: Mapping[Name, tuple[Moved, ...] | None]
 
@@ -92,11 +82,7 @@ _RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
 
 
 class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``loaded_integers.json``: memory of a launch with this grid and these arguments.
-
-    The ranges begin at ``starts``, in ascending order, and have ``sizes`` in bytes. ``data`` has the bytes of all of
-    them one after another, compressed by zlib.
-    """
+    """Content of ``loaded_integers.json``: ascending ranges of a launch's memory, compressed by zlib in ``data``."""
 
     grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]
@@ -148,10 +134,7 @@ class GpuWork(Struct, frozen=True, kw_only=True):
 
 
 class GpuWorkRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``gpu_work.json``: the work of ``processes`` processes, that with the largest time first.
-
-    It begins with the first kernel with records of each process.
-    """
+    """Content of ``gpu_work.json``: the work since each process's first kernel with records, the longest first."""
 
     processes: Count
     work: tuple[GpuWork, ...]

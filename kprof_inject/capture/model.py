@@ -73,8 +73,7 @@ def _item(texts: tuple[str, ...], index: int) -> str:
 class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
     """Process of the program: its record, and the other files of its folder.
 
-    ``name`` is its folder's name in the capture. ``capture_folder`` must contain all its files; None for a file of the
-    user's own. ``end`` is None if it was killed before it could save what it left out.
+    ``capture_folder`` must contain all its files; None for a file of the user's own. ``end`` is None if it was killed.
     """
 
     name: str
@@ -102,8 +101,7 @@ class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
 class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     """Compiled variant of a kernel, for one device: its record, and the other files of its folder.
 
-    It is equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have the
-    times of ``timing.json``.
+    Equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have its times.
     """
 
     variant: str
@@ -112,7 +110,6 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     """Folder of the module and its sources, if there are any."""
     capture_folder: Path | None = None
     record_cost: RecordCost | None = None
-    """Cost of one record."""
     not_replayed: str | None = None
     """Reason why it was not launched again to be timed, in words that follow *because*."""
     launches: int | None = None
@@ -124,8 +121,7 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     loaded: LoadedIntegersRecord | None = None
     """Integers of a launch's memory that decide what it executes."""
     moves: Mapping[str, tuple[Moved, ...] | None] = {}
-    """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
-    unknown."""
+    """As in ``MovesRecord``."""
     warp_name: str = "warp"
     """Name of the unit that another profiler recorded in place of a warp."""
 
@@ -165,13 +161,12 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Entries that another profiler recorded in one launch, by unit and in the order of writing.
-
-    ``units`` have ``UNIT_COLUMNS``, ``entries`` ``ENTRY_COLUMNS`` (see ``capture.foreign``).
-    """
+    """Entries that another profiler recorded in one launch, by unit and in the order of writing."""
 
     units: NDArray[np.void]
+    """``capture.foreign.UNIT_COLUMNS``."""
     entries: NDArray[np.void]
+    """``capture.foreign.ENTRY_COLUMNS``."""
     silent_ctas: int
 
 
@@ -291,7 +286,7 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
 
 
 LEFT_OUT = "the program's command line, its Python path, and host names"
-"""Data that ``redacted`` leaves out, for users to read. ``STAYS`` is data that they may expect to be left out."""
+"""Data that ``redacted`` leaves out, for users to read. They may expect ``STAYS`` to be left out."""
 STAYS = (
     "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
     "and times"

@@ -1,7 +1,6 @@
 """Types of the fields of our JSON files, with their ranges, and the record of a dumped kernel.
 
-Writers encode records of these types, and readers decode them, so decoded records are sound: no other module checks
-them again.
+Readers decode records of these types, so decoded records are sound.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from msgspec import Meta, Struct, field
 from kprof_inject.capture.encoding import Record
 
 SCOPE_IDS = 256
-"""Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
-because the selection of scopes uses it and works without numpy.
-"""
+"""Number of scope ids: a record has 8 bits for one. It is not in ``buffer_layouts``, which needs numpy."""
 
 MAX_TAGS = 8
 """Maximum number of tags of a scope."""
@@ -121,9 +118,8 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     """Content of a workspace's ``kernel.json``: one compiled variant that ``dump`` saved.
 
     ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder.
-    ``options`` are its compile options, ``metadata`` is Triton's. ``signature`` has the types of its arguments,
-    ``constants`` the values for which it is compiled, both by name; ``environment`` has the variables of the program's
-    environment that affect its compiler.
+    ``signature`` has the types of its arguments, ``constants`` the values for which it is compiled, both by name;
+    ``environment`` has the variables of the program's environment that affect its compiler.
     """
 
     name: Name

@@ -21,13 +21,14 @@ _WARP_BITS = 16
 class Phases(Struct, frozen=True):
     """Time of the ``warps`` that ran a loop, counted once in each CTA.
 
-    From begin to end of their CTAs it is ``whole_ns``, of which records take ``records_ns``. All other times exclude
-    records: the time until the first loop (``before_ns``), in the outermost loops (``loops_ns``), and since all warps
-    of the CTA had left the last one (``after_ns``). The rest is between loops, or a warp waited for others to leave the
-    last loop.
+    From begin to end of their CTAs it is ``whole_ns``, of which records take ``records_ns``, as far as that is known.
+    All other times exclude records: the time until the first loop (``before_ns``), in the outermost loops
+    (``loops_ns``), and since all warps of the CTA had left the last one (``after_ns``). The rest is between loops, or a
+    warp waited for others to leave the last loop. ``first_loop`` and ``last_loop`` are the first and the last loop of
+    most warps, and index the scope table.
 
-    ``first_loop`` and ``last_loop`` are those of most warps. ``before_scope`` takes the most of the time before, and
-    ``after_scope`` of the time after; None and 0 ns if nothing was recorded there.
+    Of the scopes in the time before, ``before_scope`` takes the most, ``before_scope_ns``; likewise ``after_scope`` in
+    the time after. They are None and 0 if nothing was recorded there.
     """
 
     warps: int
@@ -108,7 +109,7 @@ class PhaseSums:
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
     def _add_times(self, cta: NDArray[np.int32], first_ns: Numbers, last_ns: Numbers) -> None:
-        """Add the times of warps whose first loop begins at ``first_ns`` and whose CTA leaves the last at ``last_ns``."""
+        """Add the times of warps: their first loop begins at ``first_ns``, their CTA's last one ends at ``last_ns``."""
         row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
         # The clock's fit may place a record outside of its CTA.

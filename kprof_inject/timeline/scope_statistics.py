@@ -258,7 +258,8 @@ class SmCycles:
 class MemoryWait(Struct, frozen=True):
     """Time of ``ctas`` in a scope that does nothing but wait until memory changes; ``index`` is in the scope table.
 
-    Each CTA's time is the total, as the mean of its warps, without records.
+    ``median_ns``, ``min_ns`` and ``max_ns`` are of the CTAs' total times, of each the mean of its warps, without
+    records.
     """
 
     index: int

@@ -95,9 +95,10 @@ class GroupSpread(Struct, frozen=True):
 
 
 class CtaBalance(Struct, frozen=True):
-    """Balance of a scope's time between the warps of one CTA, over the ``ctas`` in which at least two ran it.
+    """Balance of a scope's time between the warps of one CTA.
 
-    The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope.
+    The imbalance is the total of the CTA's slowest warp over the mean of those that ran the scope: as median and as
+    maximum over the ``ctas`` in which at least two did.
     """
 
     ctas: int
@@ -206,9 +207,11 @@ _KEY_BITS = 63
 class IterationSeries(Struct, frozen=True, eq=False):
     """Times of a loop's iterations by their number, over all runs of the loop; a run is one warp's pass through it.
 
-    Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0. The ``runs``
-    had from ``fewest`` to ``most`` iterations. ``first_ns`` is the median of the iterations with number 0; in runs of
-    at least two, ``last_ns`` is that of the last ones and ``steady_ns`` that of all in between.
+    Iterations whose number is unknown do not count. ``numbers`` are those that occur, ascending from 0, with their
+    ``counts``, ``mean_ns`` and ``p50_ns``. The ``runs`` had from ``fewest`` to ``most`` iterations, with this
+    ``median``. ``first_ns`` is the median of the iterations with number 0; in runs of at least two, ``last_ns`` is that
+    of the last ones and ``steady_ns`` that of all in between. The ratios are to ``steady_ns``. Values without
+    iterations are None.
     """
 
     numbers: Numbers
@@ -343,7 +346,7 @@ class ClockBend:
 
 
 class SamplingError(Struct, frozen=True):
-    """Intervals of a scope's figures."""
+    """Intervals of a scope's figures; the durations are None for a scope without any."""
 
     share: Interval | None
     p50_ns: Interval | None

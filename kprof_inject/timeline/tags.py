@@ -110,9 +110,10 @@ MAX_VALUES = 64
 
 
 class TagValue(Struct, frozen=True):
-    """Runs of a scope with one value of a tag; a mark has no times.
+    """Runs of a scope with one value of a tag.
 
-    ``times_others`` is the median over that of the scope's runs with any other value.
+    Times are None for a mark, which takes no time except its record's. ``times_others`` is the median over that of the
+    scope's runs with any other value; None if there are no others, or if they take no time.
     """
 
     value: int
@@ -123,9 +124,10 @@ class TagValue(Struct, frozen=True):
 
 
 class TagStatistics(Struct, frozen=True):
-    """Values of one tag of a scope: at most ``MAX_VALUES`` of the ``distinct`` ones.
+    """Values of one tag of a scope.
 
-    They take the most time or, for a mark, occur most often. The ring lost the value of ``unknown`` runs.
+    ``values`` are at most ``MAX_VALUES`` of the ``distinct`` ones: those that take the most time or, for a mark, occur
+    most often. ``unknown`` is the number of the scope's runs whose value the ring lost.
     """
 
     name: str

@@ -88,7 +88,8 @@ class Ending(Struct, frozen=True):
     ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. The other SMs idle for ``count_share`` because of
     that: it is the median delay by which those with the most CTAs finish later, but at most what ``ctas`` of equal
     length would lose, and no more than all SMs would gain by working at the pace of those with fewer. The rest is due
-    to CTAs that take longer than the median, ``cta_ns``; CTA ``last_cta`` ends last.
+    to CTAs that take longer than others: their median is ``cta_ns``; CTA ``last_cta`` on ``last_sm`` ends last and
+    takes ``last_cta_ns``.
     """
 
     sms: int
@@ -167,7 +168,10 @@ _MIN_UNEVEN = 0.05
 
 
 class LastWave(Struct, frozen=True):
-    """The CTAs that began last, and the time from their first begin to the end, with its ``share`` of the launch."""
+    """The CTAs that began last: how many, on how many SMs, and the time from the first one's begin to the end of all.
+
+    ``share`` is that time's share of the launch.
+    """
 
     ctas: int
     sms: int
@@ -176,9 +180,10 @@ class LastWave(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """Time from when the first SM has finished its last work to the end of the launch, and how many SMs still work.
+    """Time from when the first SM has finished its last work to the end of the launch.
 
-    Its cost is ``Ending.idle_share``, because the first SM may finish long before all others.
+    ``busy_sms`` is the mean number of SMs that still work in that time; None if all end at once. ``Ending.idle_share``
+    is the cost of the tail, because the first SM may finish long before all others.
     """
 
     duration_ns: int
@@ -295,10 +300,13 @@ _MIN_GAPS = 0.1
 
 
 class IdleSms(Struct, frozen=True):
-    """Idle time of the ``sms`` that ran a CTA: shares of all their time, which add up to ``Waves.idle_sm_share``.
+    """Idle time of the ``sms`` that ran a CTA.
 
-    A CTA occupies its SM until its records are copied, except for an SM's last one. Without the ``gaps`` between CTAs,
-    the launch would be shorter by ``gaps_won_share``.
+    The three shares are of all their time, 0 to 1, and add up to ``Waves.idle_sm_share``. A CTA occupies its SM until
+    its records are copied, except for an SM's last one.
+
+    Between CTAs there are ``gaps`` of ``gap_ns`` on average; without them, the launch would be shorter by
+    ``gaps_won_share`` of its time.
     """
 
     sms: int
