@@ -29,7 +29,6 @@ Values = dict[Name, Constant]
 """Values of some of a kernel's compile-time constants, by name."""
 
 WantedValues = Mapping[str, tuple[Constant, ...]]
-"""Values to try of constants, by name."""
 
 NO_VALUES: WantedValues = MappingProxyType({})
 
@@ -128,7 +127,6 @@ class Edit(Struct, frozen=True):
 
 MAX_EDITS_TOGETHER = 16
 Edits = Annotated[tuple[Edit, ...], Meta(max_length=MAX_EDITS_TOGETHER)]
-"""Edits that are made together."""
 
 
 def edits_text(edits: Sequence[Edit]) -> str:

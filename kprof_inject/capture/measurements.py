@@ -73,7 +73,6 @@ class MovesRecord(Struct, frozen=True, kw_only=True):
 
 
 MAX_LOADED_BYTES = 16 << 20
-"""Maximum size of all ranges."""
 
 MAX_COMPRESSED_BYTES = 2 << 20
 """Maximum size of ``data``: the file is JSON, with it in Base64."""

@@ -107,7 +107,6 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     variant: str
     """Key that distinguishes builds of the same function."""
     folder: Path
-    """Folder of the module and its sources, if there are any."""
     capture_folder: Path | None = None
     record_cost: RecordCost | None = None
     not_replayed: str | None = None
@@ -117,7 +116,6 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     grids: tuple[GridTimesRecord, ...] = ()
     """Launches by grid, if the program launched it with several; empty if that is unknown."""
     measurements: MeasurementsRecord | None = None
-    """Counters and stall samples of the kernel without records."""
     loaded: LoadedIntegersRecord | None = None
     """Integers of a launch's memory that decide what it executes."""
     moves: Mapping[str, tuple[Moved, ...] | None] = {}
@@ -176,7 +174,6 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
     kernel: Kernel
     process: Process
     offset_bytes: int = 0
-    """Offset of the buffer in its file."""
     recorded: Recorded | None = None
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 

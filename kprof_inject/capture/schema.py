@@ -17,13 +17,11 @@ SCOPE_IDS = 256
 """Number of scope ids: a record has 8 bits for one. It is not in ``buffer_layouts``, which needs numpy."""
 
 MAX_TAGS = 8
-"""Maximum number of tags of a scope."""
 RECORDS_OF_TAG = 2
 """A start and an end, which Proton requires after each start. Both store the value, or the halves of one that is wide,
 the lower first. They directly precede the start of the tag's scope; several tags are in their order.
 """
 HALF_BITS = 32
-"""Bits of a value that one record stores."""
 
 MAX_CTA_SHIFT = 12
 """At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""

@@ -64,7 +64,6 @@ def without_folders(source: str) -> str:
 
 
 SourceLine = tuple[str, int]
-"""Source file and line number."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
 _POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")

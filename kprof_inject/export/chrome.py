@@ -53,10 +53,9 @@ class _Event(Struct, gc=False, kw_only=True):
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON that Perfetto's tokenizer reads back.
+    """Return a value as JSON, in which only quotes are escaped.
 
-    It only decodes escapes in strings with a quote, and a string that ends in a backslash fails the whole load. So
-    quotes are the only characters that are escaped.
+    Perfetto's tokenizer decodes no other escapes, and fails on a string that ends in a backslash.
     """
     return _ENCODER.encode(_readable(value))
 

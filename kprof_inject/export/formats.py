@@ -22,8 +22,8 @@ from kprof_inject.timeline.timeline import Timeline
 class Format(Struct, frozen=True):
     """A format for a viewer (``is_drawing``) or of numbers, for programs.
 
-    ``encode`` yields the bytes of a scene, or those of a table of timelines and their asynchronous work, in chunks;
-    launches are jobs of the ``JobRunner``. ``advice`` says how to read a ``{file}``; ``needs`` is an optional package.
+    ``encode`` yields the bytes of a scene or of a table, in chunks; launches are jobs of the ``JobRunner``. ``advice``
+    says how to read a ``{file}``; ``needs`` is an optional package.
     """
 
     encode: Callable[..., Iterator[bytes]]

@@ -192,9 +192,9 @@ def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> 
 
 
 def hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
-    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each.
+    """Yield both ends of the hooks' arrows in launch ``number``: rows of its scopes, and the arrow of each.
 
-    ``number`` is that of the launch. Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes.
+    Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes.
     """
     first_id = (number + 1) * _ARROWS_PER_LAUNCH
     of_scopes = [hook for hook in hooks if isinstance(hook, ScopeArrows)]

@@ -104,10 +104,7 @@ def _keys(rows: Rows, record: str) -> Numbers:
 
 
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
-    """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; the lines of each launch are one of ``run``'s jobs.
-
-    A line ends in a line feed only; an empty cell is a tag without a value.
-    """
+    """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; launches are ``run``'s jobs."""
     tags = tag_columns(timeline.table for timeline in timelines)
     yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
     yield from run([partial(_lines, timeline, tags) for timeline in timelines])
@@ -213,10 +210,7 @@ _MIN_GROUP_ROWS = 122_880
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """Yield the file's bytes in chunks.
-
-    Its metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each launch.
-    """
+    """Yield the file's bytes in chunks; its metadata have the version and the facts of each launch, as JSON."""
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
     schema, every = _arrow_batches(_Rows(timelines))
     launches = []
@@ -333,8 +327,8 @@ def _listed(frame: dict[str, Any]) -> dict[str, Any]:
 def _ran(timeline: Timeline) -> dict[_Path, tuple[int, int]]:
     """Return each path's executions, and its cycles of all warps without those of inner paths.
 
-    The nesting is that of the scope table if it has parents, whatever a ring lost; otherwise it is the nesting at run
-    time. Scopes that cross overlap, so the time they share counts for both.
+    The nesting is that of the scope table if it has parents, otherwise that at run time. Scopes that cross share time,
+    which counts for both.
     """
     scopes = timeline.table.scopes
     planned: list[_Path] = []

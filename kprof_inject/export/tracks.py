@@ -140,10 +140,7 @@ class LaunchTracks:
         return (*sm, " ", *place) if self._by_sm or self._by_scope else (*place, ", ", *sm)
 
     def groups(self, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
-        """Yield the groups around these threads that are not ``drawn``, the outer ones first, and mark them.
-
-        ``drawn`` has a row for each group. A part may be empty.
-        """
+        """Yield the groups around these threads that are not ``drawn``, the outer ones first, and mark them there."""
         lanes, warps = self._lanes_and_warps(numbers)
         ctas = warps // self._per_cta
         levels: list[tuple[int, Numbers]] = [(0, lanes if self._by_scope else ctas)]

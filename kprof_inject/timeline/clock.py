@@ -151,17 +151,13 @@ class ClockFit(Struct, frozen=True):
     """Clock of a launch, which converts cycles to nanoseconds as the timer shows them: half a step late on average."""
 
     rate_ns: float
-    """Mean nanoseconds per cycle."""
     rate_error: float
-    """Relative standard error of ``rate_ns``."""
     sms: Numbers
     """SM of each counter, ascending; an SM may have several (see ``agreement``)."""
     base_cycles: Numbers
     """First value of each counter's line; ascending within an SM."""
     base_ns: Numbers
-    """Time of each counter at its ``base_cycles``."""
     curves: Curves
-    """Curve that is added to each counter's line."""
     source: ClockSource
     residual_ns: float = 0.0
     """Root mean square of the readings' distances from the fit."""

@@ -64,11 +64,9 @@ class ClockRate(Struct, frozen=True):
     ns: float
     """Nanoseconds per cycle."""
     error: float
-    """Relative standard error of ``ns``."""
     more_shift_ns: float
     """Shift that all readings share, as in ``Readings``."""
     fitted: bool
-    """The rate is from readings; otherwise it is assumed."""
     constant: bool
     """The clock is not an SM's, and does not wander."""
 
@@ -88,7 +86,6 @@ class RateSample(Struct, frozen=True):
 
     readings: Readings
     counter: NDArray[np.int32]
-    """Counter of each reading."""
     rough_ns: float
     """Approximate nanoseconds per cycle."""
     nominal_hz: float | None

@@ -105,11 +105,9 @@ class Records(Struct, frozen=True):
     scope: NDArray[np.int16]
     is_end: Mask
     cycles: Numbers
-    """Counter of the CTA's SM."""
     damaged: Numbers
     """Group of each entry that was left out because it cannot be a record of this kernel."""
     first_group: int
-    """Group of the first warp of these CTAs."""
     lost: Numbers
     """Number of records that the ring lost, for each warp of the CTAs."""
     oldest: Numbers

@@ -105,8 +105,7 @@ def tag_column(block: Rows, table: ScopeTable, name: str) -> Numbers:
     return column
 
 
-MAX_VALUES = 64
-"""Number of values kept of one tag: those that take the most time."""
+MAX_VALUES = 64  # of one tag
 
 
 class TagValue(Struct, frozen=True):

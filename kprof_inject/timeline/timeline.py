@@ -120,39 +120,34 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class Timeline(Struct, frozen=True):
-    """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number."""
+    """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number.
+
+    ``ctas`` are those that ran and recorded (``CTA_COLUMNS``), ``incomplete`` the warps that lack records
+    (``INCOMPLETE_COLUMNS``). ``open_starts`` and ``stray_ends`` count unpaired kept records by scope of ``table``.
+    """
 
     launch: Launch
     table: ScopeTable
     clock: ClockFit
     ctas: Rows
-    """The CTAs that ran and recorded (``CTA_COLUMNS``)."""
     incomplete: Rows
-    """The warps that lack records (``INCOMPLETE_COLUMNS``)."""
     lanes: Numbers
     """Lane of each scope of ``table``: scopes on the same lane never cross."""
     records_written: int
     """Number of records according to the buffer's count words."""
     records_lost: int
-    """Number of written records that the rings overwrote."""
     open_starts: Numbers
-    """Number of starts without an end among the kept records, for each scope of ``table``."""
     stray_ends: Numbers
-    """Number of ends without a start among the kept records, for each scope of ``table``."""
     records_damaged: int
-    """Number of entries that cannot be records of this kernel."""
     ctas_never_ran: int
     ctas_damaged: int
     scope_count: int
     first_ns: int
-    """Begin of the launch: of its first CTA or record."""
     last_ns: int
     _blocks: ScopeBlocks | Iterable[Rows]
     partitions: tuple[PartitionScopes, ...] = ()
     overlaps: Numbers | None = None
-    """Number of lanes of each scope of ``table``, from that in ``lanes`` on, because it crosses others of its kind in a
-    warp; None if no scope does, as in Proton's kernels.
-    """
+    """Number of lanes of each scope, from that in ``lanes`` on, if any crosses others of its kind in a warp."""
     unrecorded: Rows = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
     _choice: Choice = EVERYTHING

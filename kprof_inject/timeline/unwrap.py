@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
 from kprof_inject.timeline.columns import Mask, Numbers, group_begins, largest, smallest
 
-FALLBACK_CLOCK_HZ = 1.5e9
-"""Assumed clock of a device whose clock the capture does not have."""
+FALLBACK_CLOCK_HZ = 1.5e9  # of a device whose clock the capture does not have
 
 
 class OverflowedOnce(Struct, frozen=True):
