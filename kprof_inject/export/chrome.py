@@ -17,18 +17,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from kprof_inject.errors import printable
-from kprof_inject.export.events import (
-    Arg,
-    Arrows,
-    Counters,
-    EventKind,
-    Events,
-    Picked,
-    Process,
-    Scene,
-    Section,
-    Tracks,
-)
+from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Picked, Process, Scene, Section, Tracks
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import Numbers, Reals
 

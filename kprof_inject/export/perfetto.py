@@ -169,9 +169,7 @@ class _SectionWriter:
             ),
         ]
         ends = _event_packets(
-            events.end_ns[is_slice],
-            [varints(events.tids[is_slice])],
-            field(_TYPE, _SLICE_END) + varint_key(_TRACK),
+            events.end_ns[is_slice], [varints(events.tids[is_slice])], field(_TYPE, _SLICE_END) + varint_key(_TRACK)
         )
         return merged([(_event_packets(events.start_ns, starts), place[order]), (ends, place[end_order])])
 
