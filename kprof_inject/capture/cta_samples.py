@@ -91,7 +91,6 @@ class CtaChoice:
 
 
 def _shift_for(count: int, min_recorded: int) -> int:
-    """Return the largest shift with which at least this many of ``count`` record; 0 if they are fewer."""
     return min(max((count // min_recorded).bit_length() - 1, 0), MAX_CTA_SHIFT)
 
 

@@ -165,8 +165,6 @@ _SURPLUS = 1.1
 
 
 class _Recording(Struct, frozen=True):
-    """Recording mode of a payload, which its header lacks."""
-
     layout: LayoutName
     ring_bytes: int  # of each recorded warp; 0 if no CTA ran
     clock_bits: ClockBits

@@ -142,7 +142,6 @@ def read_hooks(path: Path) -> Sequence[Hook]:
 
 
 def _place_in(file: str, error: BaseException) -> Position | None:
-    """Return the place in this file that raised the error, or that called what raised it."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return _line_of(file, frames[-1].lineno or 1) if frames else None
 

@@ -65,7 +65,6 @@ Columns = Mapping[str, NDArray[np.signedinteger]]
 
 
 def _texts_of(timeline: Timeline) -> list[tuple[str, ...]]:
-    """Return the ``_TEXTS`` of each scope of the launch's table; all can be encoded in UTF-8."""
     launch, partitions = timeline.launch, partition_names(timeline.table)
     described = []
     for index, scope in enumerate(timeline.table.scopes):
@@ -82,7 +81,6 @@ def _places_of(timeline: Timeline) -> tuple[int, ...]:
 
 
 def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Columns]:
-    """Yield the columns from ``SCOPE_COLUMNS`` on, in parts of at least one row."""
     found = recorded_in_flight(timeline)
     groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
     groups = groups[np.argsort(_keys(groups, "record"), kind="stable")]
@@ -186,7 +184,6 @@ def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
 
 
 def _arrow_batches(rows: _Rows) -> tuple[Any, Iterator[Any]]:
-    """Return the ``pyarrow.Schema`` of the rows, and the rows as ``pyarrow.RecordBatch``."""
     arrow = optional_module("pyarrow", "pyarrow")
     types = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
     types |= {name: arrow.dictionary(types[name], arrow.string()) for name in rows.texts}
@@ -235,8 +232,6 @@ def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 
 class _Sink(io.BytesIO):
-    """A file that holds the written bytes until they are taken."""
-
     taken = 0
 
     def tell(self) -> int:

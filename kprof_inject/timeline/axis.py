@@ -30,8 +30,6 @@ _TIMER_STEP_NS = 32
 
 
 class _Line(Struct, frozen=True):
-    """Possible relation: host time less device time, less a common origin, is ``offset_ns + drift * x_ns``."""
-
     offset_ns: float
     drift: float
 

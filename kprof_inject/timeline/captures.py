@@ -323,7 +323,6 @@ _LACKED = ("open_starts", "stray_ends", "records_damaged")
 
 
 def _incomplete(units: Rows, damaged: Numbers, alone: Rows) -> Rows:
-    """Return for each unit how many records it lacks (``INCOMPLETE_COLUMNS`` without times)."""
     is_end = alone["side"] == Side.END
     lacking = np.zeros(len(units), dtype=INCOMPLETE_COLUMNS)
     for name in ("cta", "sm", "warp"):

@@ -230,8 +230,6 @@ def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float]]:
 
 
 class _Fitting(Struct, frozen=True):
-    """Launch whose curves are being fitted: the key, the height and the weight of the knot at each reading."""
-
     lines: Lines
     common: _CommonCurve
     own_walk: float
@@ -297,8 +295,6 @@ def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
 
 
 class _CommonCurve(Struct, frozen=True):
-    """Curve that all counters have in common: heights at times, which ascend."""
-
     times_ns: Reals
     heights_ns: Reals
 
@@ -339,7 +335,6 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
 
 
 def _walks_in_common(in_time: Residuals, walk_ns2_per_ns: Reals) -> tuple[Reals, Reals]:
-    """Return the times and the heights of the walks; each has the shape (launch, reading)."""
     linked = np.arange(in_time.counter.shape[-1]) > 0
     row = np.arange(len(in_time.counter))[:, None]
     counter = row * (int(in_time.counter.max()) + 1) + in_time.counter

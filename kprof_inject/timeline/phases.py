@@ -109,7 +109,6 @@ class PhaseSums:
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
     def _add_times(self, cta: NDArray[np.int32], first_ns: Numbers, last_ns: Numbers) -> None:
-        """Add the times of warps: their first loop begins at ``first_ns``, their CTA's last one ends at ``last_ns``."""
         row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
         # The clock's fit may place a record outside of its CTA.

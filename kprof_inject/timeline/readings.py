@@ -207,7 +207,6 @@ def _pause_ns(gaps: Numbers) -> int:
 
 
 def _unusual_difference(durations_ns: Numbers, cycles: Numbers) -> float:
-    """Return by how much the durations of CTAs differ from their cycles, in nanoseconds."""
     if durations_ns.size < _ENOUGH_CTAS:
         # They show no difference: accept the steps that hardly matter.
         return float(durations_ns.min()) * _HARDLY

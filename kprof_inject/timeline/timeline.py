@@ -262,8 +262,6 @@ def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
 
 
 class _Tallied(Struct, frozen=True):
-    """A launch with its records counted; ``readings`` is None if no timer was read."""
-
     launch: Launch
     decoder: RecordDecoder
     tally: Tally

@@ -45,7 +45,6 @@ def end_of_work_ns(ctas: Rows) -> Numbers:
 
 
 def _left_ns(ctas: Rows) -> Numbers:
-    """Return when each CTA had copied its records, and its slot was free again."""
     return np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
 
 
@@ -351,7 +350,6 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
 
 
 def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
-    """Return how long SMs had no CTA between two, and the sum for each SM."""
     left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
     row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
     same_sm = row[1:] == row[:-1]
