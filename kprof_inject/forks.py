@@ -59,12 +59,10 @@ def _cores_of_container(quota: Path) -> int:
         return sys.maxsize
 
 
-_jobs: Sequence[Job[Any]] = ()
-"""The jobs in a fork, which inherits them: they need not be picklable."""
+_jobs: Sequence[Job[Any]] = ()  # the jobs in a fork, which inherits them: they need not be picklable
 
 
-# Batches for each fork: with fewer, forks would wait for the last one.
-_MIN_BATCHES = 4
+_MIN_BATCHES = 4  # batches for each fork: with fewer, forks would wait for the last one
 
 
 def _forked(count: int, max_at_once: int, jobs: Sequence[Job[T]]) -> Iterator[T]:

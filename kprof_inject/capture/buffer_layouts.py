@@ -30,8 +30,7 @@ EVENT_SHIFT = 22
 UNUSED_MASK = 0x3FF800
 CLOCK_HIGH_MASK = 0x7FF
 CLOCK_LOW_BITS = 32
-CLOCK_BITS = 43
-"""Bits that an entry keeps of a counter of 64 bits."""
+CLOCK_BITS = 43  # bits that an entry keeps of a counter of 64 bits
 
 # A row begins with a header: preamble, the CTA's number, its SM, and the bytes of its rings. The timer's readings of 64
 # bits follow, if there are any, and a count for each warp.
@@ -76,15 +75,11 @@ def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (entries >> np.uint64(CLOCK_LOW_BITS)).astype(np.uint32).view(np.int32).astype(np.int64)
 
 
-# No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
-_MAX_CTA_NS = 1 << 41
-# Longest pause without a running CTA within a launch.
-_MAX_PAUSE_NS = 60_000_000_000
-# The year 2116. The difference of two such times fits 64 bits.
-_END_OF_TIME_NS = 1 << 62
+_MAX_CTA_NS = 1 << 41  # no CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM
+_MAX_PAUSE_NS = 60_000_000_000  # longest pause without a running CTA within a launch
+_END_OF_TIME_NS = 1 << 62  # The year 2116. The difference of two such times fits 64 bits.
 
-# The kernel's count of words is signed.
-_MAX_WORDS = (1 << 31) - 1
+_MAX_WORDS = (1 << 31) - 1  # the kernel's count of words is signed
 # Counts up to this are possible in any time; more records than nanoseconds are not, because no warp writes one in less.
 _RECORDS_AT_ONCE = 1 << 20
 
@@ -216,15 +211,13 @@ def _first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[n
     return first
 
 
-# No device numbers its SMs or CUs higher, so a higher number is damaged.
-_MAX_SMS = 1 << 16
+_MAX_SMS = 1 << 16  # no device numbers its SMs or CUs higher, so a higher number is damaged
 
 
 class LaunchHeaders(Struct, frozen=True):
     """A launch's figures from the headers of its CTAs, without its records."""
 
-    duration_ns: int
-    """Time from the first CTA's begin to the last one's end of work; 0 if none ran."""
+    duration_ns: int  # time from the first CTA's begin to the last one's end of work; 0 if none ran
     records_lost: int
     ctas_damaged: int
 
@@ -243,14 +236,10 @@ class RawCtas(Struct, frozen=True):
     """Words written by each warp (CTA, warp), not limited to the ring; with an impossible count, it wrapped once."""
     entries: NDArray[np.uint32]
     """Ring of each warp: shape (CTA, warp, slot, 2), often a view of the buffer. Unwritten slots are arbitrary."""
-    never_ran: int
-    """Number of CTAs of the grid that wrote nothing."""
-    damaged: int
-    """Number of rows that contradict themselves or others, which are left out."""
-    timed: bool
-    """True if a timer was read and its times are plausible; otherwise the times are 0."""
-    miscounted: int = 0
-    """Number of warps with an impossible count: too high, or not of whole records."""
+    never_ran: int  # number of CTAs of the grid that wrote nothing
+    damaged: int  # number of rows that contradict themselves or others, which are left out
+    timed: bool  # true if a timer was read and its times are plausible; otherwise the times are 0
+    miscounted: int = 0  # number of warps with an impossible count: too high, or not of whole records
     others: NDArray[np.int64] = np.empty((4, 0), dtype=np.int64)
     """CTAs that ran outside of the sample that records: number, SM, estimated begin, and end in ns; shape (4, CTA)."""
 

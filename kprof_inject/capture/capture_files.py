@@ -45,8 +45,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.files import open_regular, write_bytes
 from kprof_inject.machine_code.instructions import MachineFunction
 
-FORMAT_VERSION = 4
-"""No other version is read."""
+FORMAT_VERSION = 4  # no other version is read
 
 KERNELS_FOLDER = "kernels"
 

@@ -25,8 +25,7 @@ MAX_COMBINATIONS = 24
 _GRID_DIMENSIONS = 3
 
 Constant = bool | int
-Values = dict[Name, Constant]
-"""Values of some of a kernel's compile-time constants, by name."""
+Values = dict[Name, Constant]  # values of some of a kernel's compile-time constants, by name
 
 WantedValues = Mapping[str, tuple[Constant, ...]]
 
@@ -95,18 +94,15 @@ EDITS_FILE = "edits.json"
 OPTIONS_FILE = "options.json"
 MAX_EDITS = 1 << 10
 
-MIN_WIN = 0.01
-"""A smaller gain is no reason to change a kernel: other inputs, or another clock, change as much."""
+MIN_WIN = 0.01  # a smaller gain is no reason to change a kernel: other inputs, or another clock, change as much
 
 REVERSED, COLUMNS, COLUMNS_REVERSED = "reversed", "columns", "columns_reversed"
 """Orders of programs, values of the edit ``program_order``: the last first; all of a grid's second dimension for each
 place of the first; the same from the last."""
 
-MIN_PAIRS = 12
-"""Fewer pairs of times do not show their spread."""
+MIN_PAIRS = 12  # fewer pairs of times do not show their spread
 
-Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]
-"""Part of a kernel's time that an edit saves; negative if it costs time."""
+Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]  # part of a kernel's time that an edit saves; negative if it costs time
 
 Outcome = Literal["faster", "slower", "no difference", "same code", "refused", "not measured"]
 Ended = Literal["all", "time", "interrupted"]

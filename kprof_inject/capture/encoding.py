@@ -22,8 +22,7 @@ from kprof_inject.files import read_regular, write_bytes
 CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
 PROFILE_AGAIN = "profile again: kprof-inject profile -- PROG"
 
-# A larger file is not one of ours, and is not read.
-_MAX_JSON_BYTES = 4 << 20
+_MAX_JSON_BYTES = 4 << 20  # a larger file is not one of ours, and is not read
 
 Record = TypeVar("Record")
 

@@ -20,8 +20,7 @@ L2Contents = Literal["left", "emptied", "inputs"]
 memory. ``inputs``: as much of the memory that it only reads as fits.
 """
 
-# No counter of 64 bits, and no ratio of two of them, is larger.
-MetricValue = Annotated[float, Meta(ge=-1e20, le=1e20)]
+MetricValue = Annotated[float, Meta(ge=-1e20, le=1e20)]  # no counter of 64 bits, and no ratio of two of them, is larger
 
 
 class CountersRecord(Struct, frozen=True, kw_only=True):
@@ -74,8 +73,7 @@ class MovesRecord(Struct, frozen=True, kw_only=True):
 
 MAX_LOADED_BYTES = 16 << 20
 
-MAX_COMPRESSED_BYTES = 2 << 20
-"""Maximum size of ``data``: the file is JSON, with it in Base64."""
+MAX_COMPRESSED_BYTES = 2 << 20  # maximum size of ``data``: the file is JSON, with it in Base64
 
 _RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
 
@@ -114,8 +112,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
 OWN_PREFIX = "kprof_"
 """The names of our own kernels begin with it (``runtime/devices/cuda_kernels.py``): they are no work of the program."""
 
-MAX_TRACE_BYTES = 2 << 30
-"""Maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read."""
+MAX_TRACE_BYTES = 2 << 30  # maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read
 
 BENCHMARK_SPAN = "kprof_benchmark"
 """Name of the spans in which an autotuner compares configurations: what the GPU does then is no work of the program."""

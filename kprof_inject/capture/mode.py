@@ -19,8 +19,7 @@ from kprof_inject.quantities import counted
 AUTO_BUFFER: BufferChoice = "auto"
 """Value of ``Mode.buffer`` that leaves the choice to us, for each kernel. No kernel was recorded with it."""
 
-UNKNOWN_BUFFER: Any = "unknown"
-"""Value of ``Mode.buffer`` for kernels that another profiler recorded."""
+UNKNOWN_BUFFER: Any = "unknown"  # value of ``Mode.buffer`` for kernels that another profiler recorded
 
 
 class Mode(Struct, frozen=True):

@@ -104,24 +104,18 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     Equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have its times.
     """
 
-    variant: str
-    """Key that distinguishes builds of the same function."""
+    variant: str  # key that distinguishes builds of the same function
     folder: Path
     capture_folder: Path | None = None
     record_cost: RecordCost | None = None
-    not_replayed: str | None = None
-    """Reason why it was not launched again to be timed, in words that follow *because*."""
-    launches: int | None = None
-    """Number of launches by the process, captured or not. Replays of graphs do not count."""
+    not_replayed: str | None = None  # reason why it was not launched again to be timed, in words that follow *because*
+    launches: int | None = None  # Number of launches by the process, captured or not. Replays of graphs do not count.
     grids: tuple[GridTimesRecord, ...] = ()
     """Launches by grid, if the program launched it with several; empty if that is unknown."""
     measurements: MeasurementsRecord | None = None
-    loaded: LoadedIntegersRecord | None = None
-    """Integers of a launch's memory that decide what it executes."""
-    moves: Mapping[str, tuple[Moved, ...] | None] = {}
-    """As in ``MovesRecord``."""
-    warp_name: str = "warp"
-    """Name of the unit that another profiler recorded in place of a warp."""
+    loaded: LoadedIntegersRecord | None = None  # integers of a launch's memory that decide what it executes
+    moves: Mapping[str, tuple[Moved, ...] | None] = {}  # as in ``MovesRecord``
+    warp_name: str = "warp"  # name of the unit that another profiler recorded in place of a warp
 
     def __repr__(self) -> str:
         # A user prints it, and the fields take thousands of characters.
@@ -161,10 +155,8 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
 class Recorded(Struct, frozen=True):
     """Entries that another profiler recorded in one launch, by unit and in the order of writing."""
 
-    units: NDArray[np.void]
-    """``capture.foreign.UNIT_COLUMNS``."""
-    entries: NDArray[np.void]
-    """``capture.foreign.ENTRY_COLUMNS``."""
+    units: NDArray[np.void]  # ``capture.foreign.UNIT_COLUMNS``
+    entries: NDArray[np.void]  # ``capture.foreign.ENTRY_COLUMNS``
     silent_ctas: int
 
 
@@ -235,8 +227,7 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
         return ends, raw[ends_words:].reshape(-1, self.kernel.stride_bytes // 4)
 
 
-KERNELS_CACHED = 32
-"""Kernels whose facts caches keep: a program's launches take its kernels in turn."""
+KERNELS_CACHED = 32  # kernels whose facts caches keep: a program's launches take its kernels in turn
 
 
 class Capture(Struct, frozen=True):

@@ -44,8 +44,7 @@ _VERSION = 1
 _LATEST_VERSION = 0xFF
 _HEADER_OFFSET = 4
 _WORD_BYTES = 4
-# A CTA has at most 1024 threads.
-_MAX_WARPS = 1024
+_MAX_WARPS = 1024  # a CTA has at most 1024 threads
 
 _BACKENDS = {1: "cuda", 2: "hip"}
 _SAVE_AGAIN = "save it again, whole: host_buffer.numpy().tofile(PATH)"
@@ -153,15 +152,13 @@ def _read_header(path: Path) -> _Header:
     return header._replace(recorded=recorded)
 
 
-# A clock that goes back by more than half its period has overflowed instead.
-_HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
+_HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)  # a clock that goes back by more than half its period has overflowed instead
 # If the compiler moved stores, it did so for all warps that execute the code, and each start directly precedes its end
 # (Proton's ``ScheduleBufferStorePass``). Exceptions in less than one of this many cases are damage.
 _ONE_OF = 16
 _BLOCK_ENTRIES = 1 << 20
 
-# Ratio of starts to ends that damaged entries cannot cause.
-_SURPLUS = 1.1
+_SURPLUS = 1.1  # ratio of starts to ends that damaged entries cannot cause
 
 
 class _Recording(Struct, frozen=True):

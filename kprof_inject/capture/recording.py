@@ -16,8 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Count, Name, Text
 from kprof_inject.errors import KprofError, Position
 
-KERNEL_SECONDS = 1.0
-"""Time for the replays of a kernel, if their number is left to us."""
+KERNEL_SECONDS = 1.0  # time for the replays of a kernel, if their number is left to us
 
 
 class Recording(Struct, frozen=True, kw_only=True):

@@ -20,8 +20,7 @@ _SHARED_UNIT_BYTES = 128
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4
 _MAX_REGISTERS = 255
-THREADS_PER_WARP = 32
-"""On NVIDIA's GPUs."""
+THREADS_PER_WARP = 32  # on NVIDIA's GPUs
 
 
 class SmLimits(Struct, frozen=True):
@@ -136,8 +135,7 @@ class KernelResources(Resources, frozen=True, kw_only=True):
         )
 
 
-# Shortest time that a timer with this step can measure: 32 ns on an H100 and an H200.
-_MIN_TIME_NS = 32.0
+_MIN_TIME_NS = 32.0  # shortest time that a timer with this step can measure: 32 ns on an H100 and an H200
 
 
 def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) -> tuple[float, ...] | None:
@@ -168,8 +166,7 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
         require_measured(self.with_records_ns, "with_records_ns")
 
 
-MAX_GRIDS = 256
-"""Grids of a kernel whose launches a capture counts one by one."""
+MAX_GRIDS = 256  # grids of a kernel whose launches a capture counts one by one
 
 
 class GridTimesRecord(Struct, frozen=True, kw_only=True):

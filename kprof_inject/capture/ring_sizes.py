@@ -30,8 +30,7 @@ _MIN_RING_BYTES = 2 * ENTRY_BYTES
 _PROTON_GLOBAL_RING_BYTES = 16384
 _PROTON_SHARED_SHARE = 0.04
 
-_MIN_FOR_SHARED = 1024
-"""Number of CTAs from which on shared memory suits their records, if all of them record."""
+_MIN_FOR_SHARED = 1024  # number of CTAs from which on shared memory suits their records, if all of them record
 
 
 def auto_buffer(sample: CtaSample) -> str:

@@ -45,27 +45,23 @@ from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.files import open_regular, read_regular
 
-SAVED_LAUNCH_VERSION = 2
-"""No other version is read."""
+SAVED_LAUNCH_VERSION = 2  # no other version is read
 SAVED_LAUNCH_FILE = "launch.json"
 SAVED_LAUNCH_ENDING = ".launch"
 MEMORY_FILE = "memory.bin"
 BUILD_FOLDER = "build"
 SAVE_AGAIN = "save it again: kprof-inject profile --keep-launches -- PROG"
 
-CHUNK_BYTES = 4 << 20
-"""Unit of checksums, and of the holes of a sparse file."""
+CHUNK_BYTES = 4 << 20  # unit of checksums, and of the holes of a sparse file
 
 _MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when the launch is read
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
 ADDRESS_END = 1 << 57
-MAX_RANGES = 1 << 14
-"""Maximum number of memory ranges of a launch: their records must fit into a JSON file of ours."""
+MAX_RANGES = 1 << 14  # maximum number of memory ranges of a launch: their records must fit into a JSON file of ours
 MAX_LAUNCH_BYTES = 2 << 30
 """Maximum size of a launch's memory: a file that claims more is not one of ours, and is not read."""
-DIGEST_ALIGNMENT = 8
-"""``Device.digest`` reads words of this size."""
+DIGEST_ALIGNMENT = 8  # ``Device.digest`` reads words of this size
 
 Address = Annotated[int, Meta(ge=0, lt=ADDRESS_END)]
 RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LAUNCH_BYTES)]

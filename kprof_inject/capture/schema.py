@@ -13,8 +13,7 @@ from msgspec import Meta, Struct, field
 
 from kprof_inject.capture.encoding import Record
 
-SCOPE_IDS = 256
-"""Number of scope ids: a record has 8 bits for one. It is not in ``buffer_layouts``, which needs numpy."""
+SCOPE_IDS = 256  # Number of scope ids: a record has 8 bits for one. It is not in ``buffer_layouts``, which needs numpy.
 
 MAX_TAGS = 8
 RECORDS_OF_TAG = 2
@@ -23,15 +22,13 @@ the lower first. They directly precede the start of the tag's scope; several tag
 """
 HALF_BITS = 32
 
-MAX_CTA_SHIFT = 12
-"""At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""
+MAX_CTA_SHIFT = 12  # at least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)
 
 KERNEL_FILE = "kernel.json"
 TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
 
-MAX_TEXT_BYTES = 64 << 20
-"""Limit of a module's text, and of all its sources together."""
+MAX_TEXT_BYTES = 64 << 20  # limit of a module's text, and of all its sources together
 
 # Bounds that no sound capture reaches.
 MAX_NAME_LENGTH = 1 << 12
@@ -65,14 +62,12 @@ ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 CtaShift = Annotated[int, Meta(ge=0, le=MAX_CTA_SHIFT)]
 LayoutName = Literal["timed", "untimed"]
-MAX_ARGUMENT = (1 << 62) - 1
-"""Limit at which the sum of two arguments fits 64 bits."""
+MAX_ARGUMENT = (1 << 62) - 1  # limit at which the sum of two arguments fits 64 bits
 Argument = Annotated[int, Meta(ge=-MAX_ARGUMENT, le=MAX_ARGUMENT)]
 
 # GPUs run at 0.6 GHz (Jetson) to 3 GHz; the limits leave room on either side.
 _MIN_SM_CLOCK_HZ, _MAX_SM_CLOCK_HZ = 3e8, 6e9
-SmClockHz = Annotated[float, Meta(ge=_MIN_SM_CLOCK_HZ, le=_MAX_SM_CLOCK_HZ)]
-"""Nominal clock of a GPU's SMs."""
+SmClockHz = Annotated[float, Meta(ge=_MIN_SM_CLOCK_HZ, le=_MAX_SM_CLOCK_HZ)]  # nominal clock of a GPU's SMs
 
 
 def require_measured(values: Iterable[float], name: str) -> None:
@@ -146,8 +141,7 @@ def plausible_sm_clock_hz(hz: float) -> float | None:
     return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else None
 
 
-# Maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more.
-_MAX_DEPTH = 16
+_MAX_DEPTH = 16  # maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more
 
 
 def _require_shallow(value: Any, name: str) -> None:

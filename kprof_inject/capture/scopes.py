@@ -16,23 +16,17 @@ from kprof_inject.capture.schema import MAX_TAGS, SCOPE_IDS, Count, LineNumber, 
 class ScopeKind(StrEnum):
     """Kind of a scope; a capture may have others, unknown to this version."""
 
-    FUNCTION = "func"
-    """Kernel's whole body, or the call of a helper."""
+    FUNCTION = "func"  # kernel's whole body, or the call of a helper
     LOOP = "loop"
     ITERATION = "iter"
-    SPIN = "spin"
-    """Loop or operation that does nothing but wait until another CTA, GPU or the host changes memory."""
+    SPIN = "spin"  # loop or operation that does nothing but wait until another CTA, GPU or the host changes memory
     OPERATION = "op"
     LINES = "line"
-    PART = "part"
-    """Consecutive operations of one kind."""
+    PART = "part"  # consecutive operations of one kind
     PARTITION = "partition"
-    MARKER = "marker"
-    """Operations that a marker comment brackets."""
-    INSTANT = "mark"
-    """Point in time: nothing is between its start and its end."""
-    UNKNOWN = "scope"
-    """Scope that stock Proton recorded, whose buffer does not have the kind."""
+    MARKER = "marker"  # operations that a marker comment brackets
+    INSTANT = "mark"  # point in time: nothing is between its start and its end
+    UNKNOWN = "scope"  # scope that stock Proton recorded, whose buffer does not have the kind
 
 
 class PointRecord(Struct, frozen=True):

@@ -68,8 +68,7 @@ SourceLine = tuple[str, int]
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
 _POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
-# No compiler nests locations deeper.
-_MAX_DEPTH = 200
+_MAX_DEPTH = 200  # no compiler nests locations deeper
 
 
 def places_of(lines: Sequence[str]) -> list[SourceLine | None]:

@@ -21,10 +21,8 @@ from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events,
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import Numbers, Reals
 
-# It precedes each event; it is removed from the first event of a file.
-_SEPARATOR = b",\n"
-# Rows that are in memory as objects at once.
-_CHUNK_ROWS = 1 << 10
+_SEPARATOR = b",\n"  # it precedes each event; it is removed from the first event of a file
+_CHUNK_ROWS = 1 << 10  # rows that are in memory as objects at once
 
 _ENCODER = msgspec.json.Encoder()
 

@@ -80,8 +80,7 @@ class Tracks(Struct, frozen=True):
     names: TextColumn = ()
 
 
-KindArgs = tuple[tuple[str, str | int | float], ...]
-"""Arguments that many events have in common."""
+KindArgs = tuple[tuple[str, str | int | float], ...]  # arguments that many events have in common
 
 
 class EventKind(Struct, frozen=True):

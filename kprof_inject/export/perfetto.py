@@ -37,8 +37,7 @@ from kprof_inject.export.protobuf import (
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import Numbers, Reals
 
-# Few enough that a chunk's rows stay in the processor's cache.
-_CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
+_CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15  # few enough that a chunk's rows stay in the processor's cache
 
 # Field numbers by message (https://github.com/google/perfetto/tree/main/protos/perfetto/trace).
 # ``Trace`` and ``TracePacket``:

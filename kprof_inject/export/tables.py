@@ -58,8 +58,7 @@ COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
 """The columns of all tables, in order; those of tags follow. The type of a text is that of its index."""
 
 _NONE = -1
-# More than the warps of a CTA, and than the records of a warp.
-_WARPS, _RECORDS = 1 << 7, 1 << 32
+_WARPS, _RECORDS = 1 << 7, 1 << 32  # more than the warps of a CTA, and than the records of a warp
 
 Columns = Mapping[str, NDArray[np.signedinteger]]
 

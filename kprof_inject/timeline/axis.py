@@ -23,10 +23,8 @@ from kprof_inject.capture.model import Launch, place_names
 from kprof_inject.timeline.columns import Numbers, Rows
 from kprof_inject.timeline.timeline import Timeline
 
-# Two quartz clocks, each within 100 ppm.
-_MAX_DRIFT = 2e-4
-# A timer that moves in steps (32 ns on an H200) shows a time that is up to a step old.
-_TIMER_STEP_NS = 32
+_MAX_DRIFT = 2e-4  # two quartz clocks, each within 100 ppm
+_TIMER_STEP_NS = 32  # a timer that moves in steps (32 ns on an H200) shows a time that is up to a step old
 
 
 class _Line(Struct, frozen=True):

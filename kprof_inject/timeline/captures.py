@@ -50,8 +50,7 @@ def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
         yield next(decoded) if launch.recorded is None else _timeline_of_recorded(launch, launch.recorded)
 
 
-_MAX_HEADER_BYTES = 1 << 20
-"""Headers that are held to be evaluated together. More are hardly faster, and take memory."""
+_MAX_HEADER_BYTES = 1 << 20  # Headers that are held to be evaluated together. More are hardly faster, and take memory.
 
 _Held = list[tuple[int, NDArray[np.uint32], NDArray[np.uint64]]]
 """Places of launches, the headers of their rows, and the ends that other CTAs left."""

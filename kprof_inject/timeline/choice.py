@@ -21,8 +21,7 @@ from kprof_inject.timeline.records import recorded_warps
 
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
 
-_Range = tuple[int, int | None]
-"""First number of the range, and the first one after it; None if it has no end."""
+_Range = tuple[int, int | None]  # first number of the range, and the first one after it; None if it has no end
 
 
 class NumberSet(Struct, frozen=True):
@@ -119,8 +118,7 @@ def _parse_range(part: str, where: Position) -> _Range:
     return first, last + 1
 
 
-# Number of names that a hint lists.
-_MAX_NAMES = 12
+_MAX_NAMES = 12  # number of names that a hint lists
 
 
 class Choice(Struct, frozen=True):

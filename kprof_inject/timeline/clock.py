@@ -43,10 +43,8 @@ from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 # Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
 _MIN_STEPS = 8
 _ENOUGH_STEPS = 64
-# Pairs sampled for the rough rate, evenly spaced.
-_MAX_PAIRS = 1 << 16
-# Maximum weight of a pair, in median ones: a clock value that is far off makes a distant pair.
-_MAX_WEIGHT = 4.0
+_MAX_PAIRS = 1 << 16  # pairs sampled for the rough rate, evenly spaced
+_MAX_WEIGHT = 4.0  # maximum weight of a pair, in median ones: a clock value that is far off makes a distant pair
 # Neighbours compared on each side, and their tolerance: the delay of a reading by a busy memory, some steps of the
 # timer, and this share of the time between the two.
 _NEIGHBOURS = 3
@@ -137,14 +135,10 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
 class ClockSource(StrEnum):
     """Source of the rate of a launch's clock."""
 
-    FITTED = "fitted"
-    """Fitted to readings of the timer."""
-    ASSUMED = "assumed"
-    """The device's nominal rate: the launch was too short for its readings, or made no record."""
-    NOMINAL = "nominal"
-    """The device's nominal rate, because no timer was read at all."""
-    TIMER = "timer"
-    """No clock: every record is itself a reading of the timer, in nanoseconds."""
+    FITTED = "fitted"  # fitted to readings of the timer
+    ASSUMED = "assumed"  # the device's nominal rate: the launch was too short for its readings, or made no record
+    NOMINAL = "nominal"  # the device's nominal rate, because no timer was read at all
+    TIMER = "timer"  # no clock: every record is itself a reading of the timer, in nanoseconds
 
 
 class ClockFit(Struct, frozen=True):
@@ -152,20 +146,15 @@ class ClockFit(Struct, frozen=True):
 
     rate_ns: float
     rate_error: float
-    sms: Numbers
-    """SM of each counter, ascending; an SM may have several (see ``agreement``)."""
-    base_cycles: Numbers
-    """First value of each counter's line; ascending within an SM."""
+    sms: Numbers  # SM of each counter, ascending; an SM may have several (see ``agreement``)
+    base_cycles: Numbers  # first value of each counter's line; ascending within an SM
     base_ns: Numbers
     curves: Curves
     source: ClockSource
-    residual_ns: float = 0.0
-    """Root mean square of the readings' distances from the fit."""
-    timer_step_ns: int = 0
-    """Step of the timer; 0 without readings."""
+    residual_ns: float = 0.0  # root mean square of the readings' distances from the fit
+    timer_step_ns: int = 0  # step of the timer; 0 without readings
     readings: int = 0
-    readings_left_out: int = 0
-    """Number of readings that contradict the others too much to be true."""
+    readings_left_out: int = 0  # number of readings that contradict the others too much to be true
     counters_guessed: int = 0
     """Number of counters without a plausible reading, which are placed anywhere within the launch."""
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Rows = NDArray[np.void]
-"""Array of one of the columns below, such as ``SCOPE_COLUMNS``."""
+Rows = NDArray[np.void]  # array of one of the columns below, such as ``SCOPE_COLUMNS``
 
 SCOPE_COLUMNS = np.dtype(
     [
@@ -46,8 +45,7 @@ outside the scopes inside. A scope lasts at least as long as the scopes inside i
 """
 
 
-NO_TAG = np.iinfo(np.int64).min
-"""Unknown value of a scope's tag: the ring lost it, or it is damaged."""
+NO_TAG = np.iinfo(np.int64).min  # unknown value of a scope's tag: the ring lost it, or it is damaged
 
 
 def scope_columns(tags: int) -> np.dtype[np.void]:
@@ -58,10 +56,8 @@ def scope_columns(tags: int) -> np.dtype[np.void]:
 class ScopeFlag(IntFlag):
     """Properties of a scope other than its times."""
 
-    CROSSES = 1
-    """Crosses another scope: it begins inside it and ends after it, or the other way round."""
-    CUT = 2
-    """Too short: its records cost as much time as it took, or more, so nothing is left."""
+    CROSSES = 1  # crosses another scope: it begins inside it and ends after it, or the other way round
+    CUT = 2  # too short: its records cost as much time as it took, or more, so nothing is left
 
 
 CTA_COLUMNS = np.dtype(

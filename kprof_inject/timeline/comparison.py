@@ -49,14 +49,12 @@ _FLOOR_DEGREES = 8.0
 that.
 """
 
-_ENOUGH_REPEATS = 4
-"""Number of repeats from which the scatter of a side's own processes replaces the floor."""
+_ENOUGH_REPEATS = 4  # number of repeats from which the scatter of a side's own processes replaces the floor
 
 _MAX_LOG = 50.0  # more than any ratio of times, and no overflow
 
 _STEPS = 4096  # of the numerical integration; enough for the digits that are shown
-# With more degrees of freedom, the distribution is normal in the digits that are shown.
-_MAX_DEGREES = 1000.0
+_MAX_DEGREES = 1000.0  # with more degrees of freedom, the distribution is normal in the digits that are shown
 
 
 @lru_cache(maxsize=1024)
@@ -306,8 +304,7 @@ def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
     return Change(ratio.log_ns, _error([timer, (ratio.variance, ratio.degrees)], tail), _error([timer], tail))
 
 
-_Part = tuple[float, float]
-"""Independent part of the log ratio's variance, with its degrees of freedom."""
+_Part = tuple[float, float]  # independent part of the log ratio's variance, with its degrees of freedom
 
 
 def _error(parts: Iterable[_Part], tail: float) -> float:

@@ -22,8 +22,7 @@ from kprof_inject.timeline.columns import Mask, Numbers, Reals
 from kprof_inject.timeline.rate import Lines, Residuals, means, of_one_length, parts, spaced, stacked
 from kprof_inject.timeline.readings import reading_weights
 
-# Keeps the stiffness finite between two readings at one time.
-_MIN_STEP_NS2 = 1e-3
+_MIN_STEP_NS2 = 1e-3  # keeps the stiffness finite between two readings at one time
 # Factors by which the readings' errors are overestimated in each round. The first walk passes an outlier smoothly, so
 # that its distance shows; a walk that went through it at once would never reject it.
 _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
@@ -96,17 +95,13 @@ def _balance(weight: Reals, target: Reals, stiffness: Reals) -> Reals:
 USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
 _MAX_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
 _MIN_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
-# Delay of a reading by a busy memory.
-_MEMORY_DELAY_NS = 100.0
-# A constant clock and the timer count the same crystal, so this walk is nearly 0.
-_CONSTANT_WALK_NS2_PER_NS = 1e-6
+_MEMORY_DELAY_NS = 100.0  # delay of a reading by a busy memory
+_CONSTANT_WALK_NS2_PER_NS = 1e-6  # a constant clock and the timer count the same crystal, so this walk is nearly 0
 # Maximum change of a clock's rate between two readings, as a share of the rate, however much they contradict each
 # other.
 _MAX_SLOPE_CHANGE = 0.5
-# Readings on either side of a part within which a limited slope can still affect it.
-_SLOPE_MARGIN = 1 << 12
-# Bits for the cycles of the longest launch that a counter can time, below the counter's number.
-COUNTER_SHIFT = 44
+_SLOPE_MARGIN = 1 << 12  # readings on either side of a part within which a limited slope can still affect it
+COUNTER_SHIFT = 44  # bits for the cycles of the longest launch that a counter can time, below the counter's number
 # Quantile of the distances of paired readings that is used, and its value for noise alone in standard deviations: 1.90
 # for a triangular distribution, 1.96 for a normal one.
 _USUAL_SHARE = 0.95
@@ -117,21 +112,16 @@ _MIN_PAIRS = 32
 # Rounds in which lines and their common walk are fitted alternately.
 _ALTERNATIONS = 4
 _MIN_COUNTERS = 8
-# Share of a normal distribution that is within one standard deviation.
-_ONE_DEVIATION = 0.68
+_ONE_DEVIATION = 0.68  # share of a normal distribution that is within one standard deviation
 
 
-# Fewer pairs of readings show nothing.
-_MIN_SIDE_PAIRS = 32
+_MIN_SIDE_PAIRS = 32  # fewer pairs of readings show nothing
 # Standard error of a median, times the square root of the number, as a multiple of the median deviation (normal
 # distribution).
 _MEDIAN_ERROR = 1.86
-# Number of standard errors from which on there is a delay.
-_CERTAIN = 4.0
-# A loaded memory answers within about a microsecond.
-_MAX_DELAY_NS = 1000.0
-# Ratio of the errors of both sides' readings up to which either may be delayed.
-_ALIKE = 2.0
+_CERTAIN = 4.0  # number of standard errors from which on there is a delay
+_MAX_DELAY_NS = 1000.0  # a loaded memory answers within about a microsecond
+_ALIKE = 2.0  # ratio of the errors of both sides' readings up to which either may be delayed
 
 
 def reading_delay_ns(rest: Residuals) -> float:

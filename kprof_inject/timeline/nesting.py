@@ -82,8 +82,7 @@ def lanes_of(crosses: Mask) -> Numbers:
     return lanes
 
 
-# Identity of the maximum that can be negated.
-_NOTHING = -np.iinfo(np.int64).max
+_NOTHING = -np.iinfo(np.int64).max  # identity of the maximum that can be negated
 
 
 def _range_maxima(values: Numbers) -> list[Numbers]:

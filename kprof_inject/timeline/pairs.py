@@ -18,14 +18,12 @@ from kprof_inject.timeline.records import Records
 class ScopeRules(Struct, frozen=True):
     """Properties of a table's scopes that decide how their records are matched."""
 
-    parents: tuple[int, ...] = ()
-    """Index of each scope's parent, or -1; empty if unknown."""
+    parents: tuple[int, ...] = ()  # index of each scope's parent, or -1; empty if unknown
     ended_by_next: tuple[int, ...] = ()
     """Scopes of which only starts are recorded: each start also ends the scope before it, and one end record follows
     the last.
     """
-    unselected: int | None = None
-    """Number of the records around the kernel's body if they belong to no scope."""
+    unselected: int | None = None  # number of the records around the kernel's body if they belong to no scope
     tags: tuple[int, ...] = ()
     """Number of tags of each scope, empty if no scope has any; tag entries precede the scope's start."""
 

@@ -14,8 +14,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 # Iterations show where their loop begins and ends if only they were recorded.
 LOOPS = (ScopeKind.LOOP, ScopeKind.ITERATION)
-# Warp ids are 16 bits (``SCOPE_COLUMNS``).
-_WARP_BITS = 16
+_WARP_BITS = 16  # warp ids are 16 bits (``SCOPE_COLUMNS``)
 
 
 class Phases(Struct, frozen=True):

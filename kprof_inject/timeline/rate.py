@@ -30,21 +30,16 @@ def spaced(count: int) -> Numbers:
     return np.arange(0, count, 1 + 2 * (count // PART))
 
 
-# Relative distance from its nominal clock at which a GPU under load runs.
-NOMINAL_SPREAD = 0.25
+NOMINAL_SPREAD = 0.25  # relative distance from its nominal clock at which a GPU under load runs
 # Other clocks of a launch: a counter of 100 MHz (AMD's constant clock), or any rate between these limits.
 _CONSTANT_RATE_NS = 10.0
 _CONSTANT_SPREAD = 0.001
 MIN_RATE_NS = 0.1
 MAX_RATE_NS = 100.0
-# Prior odds of the nominal clock against each of these.
-_RARE = 20.0
-# Error, common to all readings, of the time between a timer reading and its record.
-_SHIFT_ERROR_NS = 10.0
-# Maximum relative error of a rate due to time outside of the records; rates above it are rejected.
-_MAX_OUTSIDE = 0.1
-# No device runs at this multiple of its nominal clock: such readings contradict each other.
-_FASTER = 4
+_RARE = 20.0  # prior odds of the nominal clock against each of these
+_SHIFT_ERROR_NS = 10.0  # error, common to all readings, of the time between a timer reading and its record
+_MAX_OUTSIDE = 0.1  # maximum relative error of a rate due to time outside of the records; rates above it are rejected
+_FASTER = 4  # no device runs at this multiple of its nominal clock: such readings contradict each other
 # Rounds of reweighted least squares, and the standard errors by which a rate may exceed the maximum clock.
 _ROUNDS = 8
 _MAX_ERRORS_ABOVE = 2.0
@@ -61,14 +56,11 @@ _MEDIAN_TO_DEVIATION = 1.4826
 class ClockRate(Struct, frozen=True):
     """Rate of the counters of a launch."""
 
-    ns: float
-    """Nanoseconds per cycle."""
+    ns: float  # nanoseconds per cycle
     error: float
-    more_shift_ns: float
-    """Shift that all readings share, as in ``Readings``."""
+    more_shift_ns: float  # shift that all readings share, as in ``Readings``
     fitted: bool
-    constant: bool
-    """The clock is not an SM's, and does not wander."""
+    constant: bool  # the clock is not an SM's, and does not wander
 
 
 def nominal_rate(nominal_hz: float | None) -> float:
@@ -86,8 +78,7 @@ class RateSample(Struct, frozen=True):
 
     readings: Readings
     counter: NDArray[np.int32]
-    rough_ns: float
-    """Approximate nanoseconds per cycle."""
+    rough_ns: float  # approximate nanoseconds per cycle
     nominal_hz: float | None
 
 
@@ -285,12 +276,9 @@ class Residuals(Struct, frozen=True):
     """Distances of some readings from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
-    cycles: Numbers
-    """Cycles since the counter's base."""
-    line_ns: Reals
-    """Time of the line at these cycles, since the first base of all counters."""
-    height_ns: Reals
-    """Distance of the reading above the line."""
+    cycles: Numbers  # cycles since the counter's base
+    line_ns: Reals  # time of the line at these cycles, since the first base of all counters
+    height_ns: Reals  # distance of the reading above the line
     error_ns: Reals
     side: NDArray[np.int8]
     plausible: Mask
@@ -319,8 +307,7 @@ class Lines(Struct, frozen=True):
     plausible: Mask
     rate: ClockRate
     base_cycles: Numbers
-    base_ns: Numbers
-    """Time of each counter's line at ``base_cycles``."""
+    base_ns: Numbers  # time of each counter's line at ``base_cycles``
 
     def residuals(self, rows: slice | Numbers) -> Residuals:
         """Return the distances of some readings from their lines."""

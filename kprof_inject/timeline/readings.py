@@ -15,8 +15,7 @@ from kprof_inject.timeline.records import RecordDecoder, Records
 
 # Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
 _MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
-# Share of distances that count in full; the widest ones are limited to this quantile.
-_USUAL_DISTANCES = 0.96
+_USUAL_DISTANCES = 0.96  # share of distances that count in full; the widest ones are limited to this quantile
 
 
 class WarpTally(Struct, frozen=True):
@@ -139,14 +138,10 @@ _COARSE_STEP_NS = 1024
 # Steps that even few gaps between times can show; 1 if the gaps are multiples of none.
 _KNOWN_STEPS_NS = (_COARSE_STEP_NS, 1000, 32, 10)
 _FINE_STEP_NS = 32
-# Minimum number of gaps to find an unknown step.
-_ENOUGH_GAPS = 16
-# CTAs whose times are used.
-_MAX_CTAS = 1 << 12
-# Share of the gaps that are multiples of the step, even if some times are damaged.
-_SOUND_SHARE = 0.75
-# Number of gaps per greatest common divisor: few enough that often no damaged time is among them.
-_GAPS_PER_DIVISOR = 4
+_ENOUGH_GAPS = 16  # minimum number of gaps to find an unknown step
+_MAX_CTAS = 1 << 12  # CTAs whose times are used
+_SOUND_SHARE = 0.75  # share of the gaps that are multiples of the step, even if some times are damaged
+_GAPS_PER_DIVISOR = 4  # number of gaps per greatest common divisor: few enough that often no damaged time is among them
 # A timer may show multiples of its unit and yet pause for many units: then most gaps are as long as the pause,
 # and the others are nearly all multiples of it.
 _MIN_PAUSE_NS = 256

@@ -92,28 +92,23 @@ def contradicted_records(group: Numbers, cycles: Numbers, usable: Mask) -> Mask:
     return wrong
 
 
-# Number of records decoded at once: their columns together fit a processor's cache.
-_BLOCK_RECORDS = 1 << 16
+_BLOCK_RECORDS = 1 << 16  # number of records decoded at once: their columns together fit a processor's cache
 
 
 class Records(Struct, frozen=True):
     """The sound records of some CTAs, ordered by ``group`` and time."""
 
     group: Numbers
-    number: Numbers
-    """Position of the record among all that its warp wrote, including lost and damaged ones."""
+    number: Numbers  # position of the record among all that its warp wrote, including lost and damaged ones
     scope: NDArray[np.int16]
     is_end: Mask
     cycles: Numbers
-    damaged: Numbers
-    """Group of each entry that was left out because it cannot be a record of this kernel."""
+    damaged: Numbers  # group of each entry that was left out because it cannot be a record of this kernel
     first_group: int
-    lost: Numbers
-    """Number of records that the ring lost, for each warp of the CTAs."""
+    lost: Numbers  # number of records that the ring lost, for each warp of the CTAs
     oldest: Numbers
     """Begin and end, in cycles, of each warp's oldest kept record: shape (2, warp). All lost ones were before."""
-    tags: Numbers
-    """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
+    tags: Numbers  # values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)
 
     def at(self, rows: Numbers | Mask) -> Records:
         """Return the records of ``rows``, in that order."""
@@ -125,13 +120,10 @@ class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
 
     ctas: RawCtas
-    scope_of_id: NDArray[np.int16]
-    """Scope of each id, or -1; several ids may map to one scope."""
+    scope_of_id: NDArray[np.int16]  # scope of each id, or -1; several ids may map to one scope
     counter: Counter | None
-    max_cycles: int
-    """Maximum distance of two records of a CTA."""
-    stores_moved: bool
-    """Rings are written as ``parted_starts`` describes."""
+    max_cycles: int  # maximum distance of two records of a CTA
+    stores_moved: bool  # rings are written as ``parted_starts`` describes
     clock_bits: int
     """With more than 32 bits, a record reads each half separately, and its value may be torn (``torn_by_cycles``)."""
     tags: TagIds = NO_TAGS

@@ -72,8 +72,7 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     sm_spread: GroupSpread | None
     cta_balance: CtaBalance | None
     iterations: IterationSeries | None
-    sampling: SamplingError | None = None
-    """Error of the figures; None if all CTAs recorded."""
+    sampling: SamplingError | None = None  # error of the figures; None if all CTAs recorded
 
 
 class ScopeSums:

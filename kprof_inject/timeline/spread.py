@@ -73,14 +73,12 @@ class GroupSpread(Struct, frozen=True):
 
     groups: int
     least_ns: float
-    least_id: int
-    """Warp, CTA or SM with the smallest mean; the first of equal ones."""
+    least_id: int  # warp, CTA or SM with the smallest mean; the first of equal ones
     median_ns: float
     mean_ns: float
     greatest_ns: float
     greatest_id: int
-    imbalance: float
-    """Largest mean over the mean of all; 1 if no time was taken at all."""
+    imbalance: float  # largest mean over the mean of all; 1 if no time was taken at all
 
 
 class CtaBalance(Struct, frozen=True):
@@ -295,14 +293,11 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-_DEVIATIONS = 1.96
-"""Standard deviations that a normal distribution exceeds in 1 of 20 cases."""
+_DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
 
-_MIN_OTHER_TIME = 0.25
-"""If less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off."""
+_MIN_OTHER_TIME = 0.25  # if less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off
 
-Interval = tuple[float, float | None]
-"""Its upper end is None if the sample is too small to have one."""
+Interval = tuple[float, float | None]  # its upper end is None if the sample is too small to have one
 
 
 class ClockBend:

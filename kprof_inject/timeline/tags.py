@@ -19,12 +19,9 @@ _LOWER_HALF = (1 << HALF_BITS) - 1
 class TagIds(Struct, frozen=True):
     """Ids of a scope table's tags."""
 
-    of_id: Numbers
-    """Number of the tag of each id, as by ``_number``, or -1."""
-    is_wide: Mask
-    """True for tags of 64 bits: shape (scope of the table and two more, tag)."""
-    counts: Numbers
-    """Number of tags of each scope of the table; the last entries are 0, for records of no scope."""
+    of_id: Numbers  # number of the tag of each id, as by ``_number``, or -1
+    is_wide: Mask  # true for tags of 64 bits: shape (scope of the table and two more, tag)
+    counts: Numbers  # number of tags of each scope of the table; the last entries are 0, for records of no scope
 
     @classmethod
     def of(cls, names: Mapping[int, str], table: ScopeTable) -> TagIds:

@@ -115,8 +115,7 @@ class ScopeBlocks(Struct, frozen=True):
         return scopes
 
 
-# Rows converted to nanoseconds in one step; bounds the temporary memory.
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 16  # rows converted to nanoseconds in one step; bounds the temporary memory
 
 
 class Timeline(Struct, frozen=True):
@@ -131,10 +130,8 @@ class Timeline(Struct, frozen=True):
     clock: ClockFit
     ctas: Rows
     incomplete: Rows
-    lanes: Numbers
-    """Lane of each scope of ``table``: scopes on the same lane never cross."""
-    records_written: int
-    """Number of records according to the buffer's count words."""
+    lanes: Numbers  # lane of each scope of ``table``: scopes on the same lane never cross
+    records_written: int  # number of records according to the buffer's count words
     records_lost: int
     open_starts: Numbers
     stray_ends: Numbers
@@ -151,8 +148,7 @@ class Timeline(Struct, frozen=True):
     unrecorded: Rows = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
     _choice: Choice = EVERYTHING
-    _ctas_that_ran: Rows | None = None
-    """All CTAs of the launch that record, if this is a part of it."""
+    _ctas_that_ran: Rows | None = None  # all CTAs of the launch that record, if this is a part of it
 
     def __repr__(self) -> str:
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")

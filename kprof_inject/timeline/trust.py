@@ -27,8 +27,7 @@ from kprof_inject.timeline.comparison import (
     timer_step_ns,
 )
 
-_NO_BOUND_PERCENT = 100.0
-"""Wider intervals are printed as ``>100``, because they bound nothing."""
+_NO_BOUND_PERCENT = 100.0  # wider intervals are printed as ``>100``, because they bound nothing
 
 
 class Overhead(Struct, frozen=True):
@@ -39,8 +38,7 @@ class Overhead(Struct, frozen=True):
 
     percent: float
     error_percent: float
-    min_error_percent: float = 0.0
-    """Error that would remain after any number of launches."""
+    min_error_percent: float = 0.0  # error that would remain after any number of launches
 
     @property
     def low_percent(self) -> float:
@@ -120,10 +118,8 @@ class Level(Enum):
     TRUSTWORTHY = "trustworthy"
     CAREFUL = "careful"
     UNRELIABLE = "unreliable"
-    CANNOT_TELL = "cannot tell"
-    """There are times, but they do not suffice."""
-    UNKNOWN = "unknown"
-    """There are no times to compare."""
+    CANNOT_TELL = "cannot tell"  # there are times, but they do not suffice
+    UNKNOWN = "unknown"  # there are no times to compare
 
 
 _WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CANNOT_TELL: 1, Level.CAREFUL: 2, Level.UNRELIABLE: 3}

@@ -141,8 +141,7 @@ def _nearest(cycles: Numbers, period: int) -> Numbers:
 
 
 _HALF = 1 << CLOCK_LOW_BITS
-# The two reads are adjacent instructions, but other warps may run in between.
-_MAX_BETWEEN_CYCLES = 1 << 12
+_MAX_BETWEEN_CYCLES = 1 << 12  # the two reads are adjacent instructions, but other warps may run in between
 
 
 def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: int) -> Numbers:
@@ -161,14 +160,10 @@ def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: int) -> Num
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 
-# No GPU's SM counts faster than 5 GHz.
-_MAX_CYCLES_PER_NS = 5
-# Each timer reading may be off by two steps of the coarsest timer (1 µs).
-_TIMER_SLACK_NS = 2_000
-# About 26 days: longer than any launch runs, and short enough that its cycles fit 64 bits.
-_MAX_LAUNCH_NS = 1 << 51
-# Assumed maximum length of a launch that read no timer.
-_UNTIMED_LAUNCH_NS = 60_000_000_000
+_MAX_CYCLES_PER_NS = 5  # no GPU's SM counts faster than 5 GHz
+_TIMER_SLACK_NS = 2_000  # each timer reading may be off by two steps of the coarsest timer (1 µs)
+_MAX_LAUNCH_NS = 1 << 51  # about 26 days: longer than any launch runs, and short enough that its cycles fit 64 bits
+_UNTIMED_LAUNCH_NS = 60_000_000_000  # assumed maximum length of a launch that read no timer
 
 
 def max_launch_cycles(ctas: RawCtas) -> int:

@@ -162,8 +162,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
     )
 
 
-# A smaller idle share is not worth the time to hand out all CTAs again.
-_MIN_UNEVEN = 0.05
+_MIN_UNEVEN = 0.05  # a smaller idle share is not worth the time to hand out all CTAs again
 
 
 class LastWave(Struct, frozen=True):
