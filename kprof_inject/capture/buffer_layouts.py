@@ -78,7 +78,6 @@ def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
 _MAX_CTA_NS = 1 << 41  # no CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM
 _MAX_PAUSE_NS = 60_000_000_000  # longest pause without a running CTA within a launch
 _END_OF_TIME_NS = 1 << 62  # The year 2116. The difference of two such times fits 64 bits.
-
 _MAX_WORDS = (1 << 31) - 1  # the kernel's count of words is signed
 # Counts up to this are possible in any time; more records than nanoseconds are not, because no warp writes one in less.
 _RECORDS_AT_ONCE = 1 << 20

@@ -22,10 +22,8 @@ from kprof_inject.capture.schema import MAX_CTA_SHIFT, Grid
 from kprof_inject.errors import KprofError, Position
 
 ADDRESS_ALIGNMENT = 128  # alignment of a buffer in bytes, as Proton's own hook has it
-
 END_BYTES = 8  # size of the word with a CTA's end
 SM_BITS = 10  # number of the word's lowest bits that hold the SM; above them is the timer
-
 HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
 HASH_SHIFT = 32 - MAX_CTA_SHIFT
 

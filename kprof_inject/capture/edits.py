@@ -101,7 +101,6 @@ REVERSED, COLUMNS, COLUMNS_REVERSED = "reversed", "columns", "columns_reversed"
 place of the first; the same from the last."""
 
 MIN_PAIRS = 12  # fewer pairs of times do not show their spread
-
 Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]  # part of a kernel's time that an edit saves; negative if it costs time
 
 Outcome = Literal["faster", "slower", "no difference", "same code", "refused", "not measured"]

@@ -53,7 +53,6 @@ BUILD_FOLDER = "build"
 SAVE_AGAIN = "save it again: kprof-inject profile --keep-launches -- PROG"
 
 CHUNK_BYTES = 4 << 20  # unit of checksums, and of the holes of a sparse file
-
 _MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when the launch is read
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).

@@ -50,9 +50,7 @@ that.
 """
 
 _ENOUGH_REPEATS = 4  # number of repeats from which the scatter of a side's own processes replaces the floor
-
 _MAX_LOG = 50.0  # more than any ratio of times, and no overflow
-
 _STEPS = 4096  # of the numerical integration; enough for the digits that are shown
 _MAX_DEGREES = 1000.0  # with more degrees of freedom, the distribution is normal in the digits that are shown
 

@@ -63,7 +63,7 @@ class PhaseSums:
     """Accumulator of a launch's phases, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        loops = outermost_loops(timeline.table)
+        loops = outermost(timeline.table, lambda scope: scope.kind in LOOPS)
         self._is_outermost = loops == np.arange(len(loops))
         # Only the sum of a CTA's times before its first record and after its last is known: the clock's fit assigns
         # half of it to each side, unless records surround everything.
@@ -156,11 +156,6 @@ class PhaseSums:
             loops_ns,
             in_loops_ns + outside_ns,
         )
-
-
-def outermost_loops(table: ScopeTable) -> Numbers:
-    """Return, for each scope of the table, the outermost loop that it is in, or is: its index, or -1."""
-    return outermost(table, lambda scope: scope.kind in LOOPS)
 
 
 def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> Numbers:

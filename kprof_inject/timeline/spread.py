@@ -294,9 +294,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 _DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
-
 _MIN_OTHER_TIME = 0.25  # if less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off
-
 Interval = tuple[float, float | None]  # its upper end is None if the sample is too small to have one
 
 
