@@ -24,9 +24,7 @@ LAYOUT_NAMES = ("sm", "cta", "scope")
 
 def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
     """Return the first row of each warp of a CTA in a block (``SCOPE_COLUMNS``), and its number of scopes."""
-    cta, warp = scopes["cta"], scopes["warp"]
-    begins = np.flatnonzero((cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])) + 1
-    first = np.concatenate((np.zeros(min(len(scopes), 1), dtype=np.int64), begins))
+    first = np.flatnonzero((np.diff(scopes["cta"], prepend=-1) != 0) | (np.diff(scopes["warp"], prepend=-1) != 0))
     return first, np.diff(first, append=len(scopes))
 
 

@@ -172,11 +172,6 @@ class ClockFit(Struct, frozen=True):
         """Mean clock rate if it was fitted to readings of the timer; otherwise None."""
         return self.clock_hz if self.source == ClockSource.FITTED else None
 
-    @property
-    def curves_rate(self) -> float:
-        """Mean rate of all curves from their first knots to their last, as a part of ``rate_ns``."""
-        return 1 + self.curves.mean_slope / self.rate_ns
-
     def to_ns(self, cycles: Numbers, sm: Numbers) -> Numbers:
         """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
 
@@ -282,7 +277,11 @@ def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawC
     with the launch. Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first
     CTA within 0.2 µs of the others (H200), so all first records are assumed to be at the launch's begin.
     """
-    begin_ns = _called_ns(launch)
+    # When the host had made the launch: by the device's globaltimer if the host read it, else by the host's clock.
+    begin_ns = launch.host_ns
+    if readings := [reading for reading in launch.process.host_readings if reading.device == launch.device]:
+        nearest = min(readings, key=lambda reading: abs(reading.host_ns - launch.host_ns))
+        begin_ns += nearest.device_ns - nearest.host_ns
     rows = np.flatnonzero(warps.kept.any(axis=1))
     estimated, _ = first_cycles(ctas, warps)
     first = np.minimum(estimated, warps.first_cycles.min(axis=1))[rows]
@@ -292,12 +291,3 @@ def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawC
     init_ns[rows] = clock.to_ns(first, ctas.sm[rows])
     final_ns[rows] = clock.to_ns(last, ctas.sm[rows])
     return replace(ctas, init_ns=init_ns, pre_final_ns=final_ns, post_final_ns=final_ns), clock
-
-
-def _called_ns(launch: Launch) -> int:
-    """Return when the host had made the launch: by the device's globaltimer if the host read it, else by its own."""
-    readings = [reading for reading in launch.process.host_readings if reading.device == launch.device]
-    if not readings:
-        return launch.host_ns
-    nearest = min(readings, key=lambda reading: abs(reading.host_ns - launch.host_ns))
-    return nearest.device_ns + launch.host_ns - nearest.host_ns

@@ -320,10 +320,11 @@ class ClockBend:
     @property
     def part(self) -> float:
         """Relative error of times inside of the scopes, from how the clock runs there and on their SMs."""
-        straight_ns = self._cycles * self._clock.rate_ns * self._clock.curves_rate
+        rate_ns, curves = self._clock.rate_ns, self._clock.curves
+        straight_ns = self._cycles * rate_ns * (1 + curves.mean_slope / rate_ns)
         if straight_ns <= 0:
             return 0.0
-        of_sm = self._cycles / self._scopes / max(self._clock.curves.mean_cycles, 1.0)
+        of_sm = self._cycles / self._scopes / max(curves.mean_cycles, 1.0)
         return abs(self._ns / straight_ns - 1) / max(1 - of_sm, _MIN_OTHER_TIME)
 
 

@@ -47,15 +47,6 @@ from kprof_inject.timeline.unwrap import Counter, max_launch_cycles
 _LARGE_BYTES = 30 << 20
 
 
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory: returning it, block by block, takes a fifth of the time of a trace.
-
-    glibc returns what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
-    (``M_MMAP_THRESHOLD`` in mallopt(3)). This function frees a large chunk that was never written.
-    """
-    np.empty(_LARGE_BYTES, dtype=np.uint8)
-
-
 class ScopeBlocks(Struct, frozen=True):
     """The scopes of a launch in blocks, decoded from its buffer at each iteration, as by its ``RecordDecoder``."""
 
@@ -238,7 +229,9 @@ def decode_launch(launch: Launch) -> Timeline:
 
 def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
     """Decode launches whose buffers are in memory at once; a launch whose buffer is damaged yields the error."""
-    keep_freed_memory()
+    # glibc returns freed memory beyond twice the largest mapped chunk that was ever freed (M_MMAP_THRESHOLD). Block by
+    # block, that takes a fifth of the time of a trace, so a large chunk, never written, is freed first.
+    np.empty(_LARGE_BYTES, dtype=np.uint8)
     tallied: list[_Tallied | KprofError] = []
     for launch in launches:
         try:
