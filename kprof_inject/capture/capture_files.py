@@ -208,10 +208,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
 
 
 class CaptureWriter:
-    """Writer of one process's folder, inside the user's program; at every moment the files on disk are readable.
-
-    A launch's line is written after its buffer, so a killed program loses at most one launch.
-    """
+    """Writer of one process's folder; a killed program loses at most one launch, whose line follows its buffer."""
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
         self._folder = folder

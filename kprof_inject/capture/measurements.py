@@ -42,10 +42,7 @@ class SampledInstruction(Struct, frozen=True, array_like=True):
 
 
 class SamplesRecord(Struct, frozen=True, kw_only=True):
-    """Samples of a kernel's warps, one of each SM every ``period_cycles``.
-
-    The hardware lost ``dropped`` of ``total`` samples, which include those of other kernels.
-    """
+    """Samples of a kernel's warps every ``period_cycles``; ``dropped`` of ``total`` were lost, also other kernels'."""
 
     period_cycles: Annotated[int, Meta(ge=1, lt=1 << 32)]
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)]

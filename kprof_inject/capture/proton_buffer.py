@@ -267,10 +267,7 @@ def read_scope_names(path: Path) -> dict[int, str]:
 
 
 def names_of_ttgir(text: str, file: str) -> dict[int, str]:
-    """Return the ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``).
-
-    A start takes the next id, and the end that follows shares it.
-    """
+    """Return the ids of a module's records (Proton's ``ScopeIdAllocation``): starts take the next, ends share it."""
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(
             f"{file} has several functions: their records get ids only when they are inlined",

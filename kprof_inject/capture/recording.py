@@ -84,10 +84,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LaunchFilter:
-    """A choice of launches by number, counted from 0 for each variant, like a slice; ``text`` is the user's.
-
-    If it ``replaces``, each kept launch replaces the one before.
-    """
+    """A choice of launches by number, like a slice; if it ``replaces``, each kept launch replaces the one before."""
 
     text: str
     first: int = 0

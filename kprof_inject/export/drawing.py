@@ -86,10 +86,7 @@ def draw(timelines: Sequence[Timeline], layout: str, hooks: Sequence[Hook] = ())
 
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """Return the facts of a launch that a trace does not show, as JSON values by name.
-
-    Launches with the same ``axis`` can be compared within their two errors.
-    """
+    """Return the facts of a launch that a trace does not show, as JSON values by name."""
     timeline, clock, relation = placed.timeline, placed.clock, placed.clock.relation
     launch = timeline.launch
     facts = {

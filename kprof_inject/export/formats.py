@@ -67,10 +67,7 @@ class TraceFile(Struct, frozen=True):
 
     @classmethod
     def at(cls, path: Path, layout: str | None = None, hooks: Sequence[Hook] = ()) -> TraceFile:
-        """Prepare to write a file, in one of the ``LAYOUT_NAMES``.
-
-        Raises ``KprofError`` for an unknown ending, a layout or hooks that it does not support, or a missing package.
-        """
+        """Prepare to write a file; raises ``KprofError`` if its format is unknown, or lacks layouts or a package."""
         format = format_of(path)
         option = "--layout" if layout is not None else "--hooks" if hooks else ""
         if option and not format.is_drawing:

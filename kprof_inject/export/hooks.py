@@ -90,10 +90,7 @@ class CounterValues(Hook, frozen=True):
 
 
 class ScopeArrows(Hook, frozen=True):
-    """A hook ``function(launch)`` that adds arrows.
-
-    It returns the rows of ``launch.scopes`` where arrows begin, and those where they end: at the scopes' starts.
-    """
+    """A hook ``function(launch)`` that returns the rows of ``launch.scopes`` at whose starts arrows begin, and end."""
 
 
 def counters(unit: str) -> Callable[[Callable[..., Any]], CounterValues]:
@@ -191,10 +188,7 @@ def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> 
 
 
 def hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
-    """Yield both ends of the hooks' arrows in launch ``number``: rows of its scopes, and the arrow of each.
-
-    Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes.
-    """
+    """Yield both ends of the hooks' arrows in launch ``number``: rows of its scopes, and the arrow of each."""
     first_id = (number + 1) * _ARROWS_PER_LAUNCH
     of_scopes = [hook for hook in hooks if isinstance(hook, ScopeArrows)]
     # All scopes are in memory at once only if there are such hooks.

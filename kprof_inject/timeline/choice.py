@@ -189,10 +189,7 @@ class Choice(Struct, frozen=True):
         return self.sms is not None or self.ctas is not None
 
     def require_ctas(self, ran: Sequence[Rows], unrecorded: Sequence[Rows] = ()) -> None:
-        """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded (``CTA_COLUMNS`` of each launch).
-
-        ``unrecorded`` are those that only ran. The SMs of CTAs are only known once their launch is decoded.
-        """
+        """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded; ``unrecorded`` ones only ran."""
         if not self.names_ctas or any(self.keep_ctas(ctas).any() for ctas in ran):
             return
         if any(self.keep_ctas(ctas).any() for ctas in unrecorded):

@@ -173,10 +173,7 @@ class ClockFit(Struct, frozen=True):
         return self.clock_hz if self.source == ClockSource.FITTED else None
 
     def to_ns(self, cycles: Numbers, sm: Numbers) -> Numbers:
-        """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
-
-        An SM without readings uses the clock of the next SM.
-        """
+        """Convert clock values to the device's globaltimer; an SM without readings uses the clock of the next SM."""
         # The first value that is mapped by each counter. Values before a counter's first reading map to the nearer of
         # the SM's two counters.
         begins = self.base_cycles.copy()

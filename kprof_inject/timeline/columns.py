@@ -117,10 +117,7 @@ def never_falling(values: Numbers, group: Numbers) -> Numbers:
 
 
 def outermost_rows(block: Rows) -> Mask:
-    """Return which scopes begin outside of all others in the block.
-
-    ``depth`` does not show it, because the scopes around may not be in the block.
-    """
+    """Determine which scopes begin outside of all others in the block, in which the scopes around may not be."""
     cta, warp = block["cta"], block["warp"]
     begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
     # Offsets make record numbers ascend from one warp to the next.
@@ -130,10 +127,8 @@ def outermost_rows(block: Rows) -> Mask:
 
 
 def distinct(values: Numbers) -> Numbers:
-    """Return the different values of an array, ascending.
-
-    NumPy's ``unique`` does the same by hashing since 2.3, which takes a hundred times as long for a million values.
-    """
+    """Return the different values of an array, ascending."""
+    # NumPy's ``unique`` hashes since 2.3, which takes a hundred times as long for a million values.
     ordered = values.ravel()
     if (ordered[1:] < ordered[:-1]).any():
         ordered = np.sort(ordered)

@@ -138,10 +138,8 @@ def median(times: Reals, *, is_doubted: bool) -> Location:
 
 
 def _without_bias(correlation: float, count: int) -> float:
-    """Correct the correlation of few values, which is estimated too low by (1 + 3 r) / n.
-
-    Marriott and Pope, "Bias in the estimation of autocorrelations" (Biometrika 1954).
-    """
+    # Estimated of few values, it is too low by (1 + 3 r) / n: Marriott and Pope, "Bias in the estimation of
+    # autocorrelations" (Biometrika 1954).
     return (count * correlation + 1) / (count - 3)
 
 
@@ -289,10 +287,7 @@ def change_between(
 
 
 def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
-    """Compare interleaved times of one process in pairs; None for fewer than ``MIN_LAUNCHES``.
-
-    ``step`` is the timer's step as a share of the values.
-    """
+    """Compare interleaved times of one process in pairs; ``step`` is the timer's, as a share of the values."""
     if len(a) < MIN_LAUNCHES:
         return None
     ratio = median(b / a, is_doubted=False)

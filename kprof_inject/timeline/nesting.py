@@ -31,10 +31,7 @@ def innermost_around(start_at: Numbers, end_at: Numbers) -> Numbers:
 
 
 def crossing(start_at: Numbers, end_at: Numbers) -> tuple[Numbers, Numbers]:
-    """Return pairs of crossing scopes: the one that begins first, and the one that ends last.
-
-    Each scope that crosses others is in at least one pair.
-    """
+    """Return pairs of crossing scopes, the first to begin and the last to end; each that crosses is in one at least."""
     # Of all scopes that start inside each scope, find the one that ends last, if it ends after the scope.
     inside = np.searchsorted(start_at, end_at)
     last_end = _range_maximum(end_at, np.arange(len(end_at)) + 1, inside)
@@ -166,10 +163,7 @@ def _last_one_level_up(depth: Numbers) -> Numbers:
 
 
 def within_children(elapsed: Numbers, pairs: Pairs, nesting: Nesting) -> Numbers:
-    """Return the time of each scope that scopes directly inside it take; where these cross, shared time counts once.
-
-    ``elapsed`` has the time of each record.
-    """
+    """Return the time that scopes directly inside each scope take, by the records' ``elapsed``; none counts twice."""
     children = np.flatnonzero(nesting.parent >= 0)
     if not nesting.is_proper:
         children = children[np.argsort(nesting.parent[children], kind="stable")]

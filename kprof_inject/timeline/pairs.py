@@ -79,10 +79,8 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
 
 
 def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Mask:
-    """Determine which ends without an open start follow a loop without iterations.
-
-    A lost or damaged record may be the start, unless the enclosing loop begins immediately before the end.
-    """
+    """Determine which ends without an open start follow a loop without iterations."""
+    # A lost or damaged record may be the start, unless the enclosing loop begins immediately before the end.
     warp = records.group[lone_ends] - records.first_group
     is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
     before = np.maximum(lone_ends - 1, 0)

@@ -55,10 +55,7 @@ class Tally(Struct, frozen=True):
 def tally_launch(
     decoder: RecordDecoder, scope_count: int, rules: ScopeRules = NO_RULES, group_of_scope: Numbers | None = None
 ) -> Tally:
-    """Count all records of a launch whose table has ``scope_count`` scopes and implies ``rules``.
-
-    ``group_of_scope`` has the group, from 0, of each number that a record can have.
-    """
+    """Count all records of a launch; ``group_of_scope`` has the group of each scope number that a record can have."""
     lost = decoder.ctas.records_lost
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),

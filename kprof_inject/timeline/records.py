@@ -44,10 +44,7 @@ def recorded_warps(launch: Launch) -> tuple[int, ...]:
 
 
 def read_raw(launch: Launch) -> RawCtas:
-    """Read one launch's buffer and split it into its fields.
-
-    Raises ``KprofError`` if it is damaged as a whole.
-    """
+    """Read a launch's buffer and split it into its fields; raises ``KprofError`` if it is damaged as a whole."""
     kernel = launch.kernel
     ends, words = launch.ends_and_words()
     return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, ends)

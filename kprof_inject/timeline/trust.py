@@ -153,10 +153,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def with_records_ns(self) -> float | None:
-        """Time of a launch with records, computed from the time without records and the overhead.
-
-        The overhead of interleaved launches is the median of their ratios, not the ratio of two medians.
-        """
+        """Time of a launch with records: the time without and the overhead, which is no ratio of two medians."""
         if self.overhead is None or self.clean_ns is None:
             return median_time_ns(self.with_records)
         return self.clean_ns * (1 + self.overhead.percent / 100)
@@ -195,10 +192,7 @@ _Finding = tuple[Level, str]
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def judge(kernel: Kernel) -> Verdict:
-    """Compare a kernel with records to itself without.
-
-    A variant that ran in two processes has a verdict for each.
-    """
+    """Compare a kernel with records to itself without; one that ran in two processes has a verdict for each."""
     clean, with_records = kernel.clean, kernel.with_records
     has_launching = not (clean.has_empty_times and with_records.has_empty_times)
     if not has_launching:

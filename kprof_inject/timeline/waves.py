@@ -282,10 +282,8 @@ def _by_begin(ctas: Rows) -> Rows:
 
 
 def _max_at_once(sm: Numbers, begin_ns: Numbers, left_ns: Numbers) -> int:
-    """Return the largest number of these CTAs that were on one SM at once, at least 1.
-
-    Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
-    """
+    """Return the largest number of these CTAs that were on one SM at once, at least 1."""
+    # Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
     rank = np.concatenate((np.full(len(sm), 1), np.where(left_ns > begin_ns, 0, 2)))
     order = np.lexsort((rank, np.concatenate((begin_ns, left_ns)), np.tile(sm, 2)))
     # All CTAs of an SM have left it before the sum reaches the next SM.
@@ -357,10 +355,7 @@ def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
 
 
 def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:
-    """Return the time of CTAs that begin in this order without gaps, each with its measured duration.
-
-    The slots of each SM are free from ``free_from_ns`` (SM) on, by default from the begin.
-    """
+    """Return the time of CTAs that begin in this order without gaps, with slots free from ``free_from_ns`` (SM) on."""
     if free_from_ns is None:
         free_from_ns = np.zeros(len(np.unique(ctas["sm"])), np.int64)
     works_ns, stays_ns = end_of_work_ns(ctas) - ctas["init_ns"], _left_ns(ctas) - ctas["init_ns"]
