@@ -25,19 +25,13 @@ class Position:
         return cls(file, text.count("\n", 0, start) + 1, offset - start + 1, line_text)
 
     def __str__(self) -> str:
-        """Return ``file:line:column``."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
 class KprofError(Exception):
-    """A failure that the user can act on.
-
-    ``what`` is one sentence, ``where`` the place if there is text to point at, ``hint`` what to do next.
-    ``exit_code`` is the status that the command line ends with.
-    """
+    """A failure that the user can act on: one sentence, the place in a text, what to do next, and an exit code."""
 
     def __init__(self, what: str, *, where: Position | None = None, hint: str = "", exit_code: int = 1) -> None:
-        """Store the parts of the diagnostic."""
         super().__init__(what)
         self.what = what
         self.where = where
@@ -79,11 +73,7 @@ def did_you_mean(word: str, known: Iterable[str], max_words: int = 3, shown: Cal
 
 
 def printable(text: str) -> str:
-    """Replace each character that a terminal would obey or cannot show by a space.
-
-    These are escapes, line ends, marks of writing direction and lone surrogates in a text from elsewhere (a kernel's
-    name, a path).
-    """
+    """Replace each character that a terminal would obey or cannot show (escapes, line ends, surrogates) by a space."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else " " for character in text)

@@ -23,9 +23,8 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
     """Write the chunks to ``path``; return the number of bytes. Raises ``OSError`` that names ``path``.
 
-    A regular file is replaced once the last chunk is written, so that a reader sees either the old bytes or the new
-    ones, and keeps its mode; a link remains, and its target is replaced. A device or a pipe gets each chunk as it is
-    made.
+    A regular file is replaced at once, so that a reader sees either the old bytes or the new ones, and keeps its mode;
+    a link remains, and its target is replaced. A device or a pipe gets each chunk as it is made.
     """
     try:
         if path.exists() and not path.is_file():
@@ -65,12 +64,10 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def csv_cell(text: str) -> str:
-    """Return a text as a cell of a CSV table (RFC 4180) that spreadsheets show, and do not evaluate as a formula.
-
-    Source of the characters: https://owasp.org/www-community/attacks/CSV_Injection
-    """
+    """Return a text as a cell of a CSV table (RFC 4180) that spreadsheets do not evaluate as a formula."""
     # Many readers end a text at a zero byte.
     text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    # https://owasp.org/www-community/attacks/CSV_Injection
     if text.startswith(("=", "+", "-", "@", "\t", "\r")):
         text = f"'{text}"
     return '"' + text.replace('"', '""') + '"' if set(',"\r\n') & set(text) else text
@@ -95,10 +92,9 @@ def _leads_out(path: Path, within: Path) -> bool:
 
 
 def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
-    """Open a file for reading, unbuffered, without waiting.
+    """Open a regular file for reading, unbuffered, without waiting.
 
-    Raises ``KprofError`` if it cannot be read, is a pipe, a device or a folder, or is outside the folder ``within``,
-    where a symbolic link may lead.
+    Raises ``KprofError`` if it cannot be read, is no regular file, or is outside ``within``, where a link may lead.
     """
     if within is not None and _leads_out(path, within):
         raise KprofError(f"{path} points outside {within}", hint="replace the link with the file itself")

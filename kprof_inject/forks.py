@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kprof_inject.errors import KprofError
 
@@ -23,11 +23,8 @@ T = TypeVar("T")
 Job = Callable[[], Iterable[T]]
 
 
-class JobRunner(Protocol):
-    """A function that runs independent jobs and yields their values in the order of the jobs."""
-
-    def __call__(self, jobs: Sequence[Job[T]], /) -> Iterator[T]:
-        """Run the jobs."""
+JobRunner = Callable[[Sequence[Job[Any]]], Iterator[Any]]
+"""A function that runs independent jobs and yields their values in the order of the jobs."""
 
 
 def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
@@ -54,10 +51,7 @@ _CONTAINER_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def _cores_of_container(quota: Path) -> int:
-    """Return the number of cores by the file with allowed microseconds ("max" or a number) and their period.
-
-    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, "cpu.max".
-    """
+    # Allowed microseconds and their period: https://docs.kernel.org/admin-guide/cgroup-v2.html, "cpu.max".
     try:
         allowed, period = quota.read_text().split()
         return sys.maxsize if allowed == "max" else int(allowed) // int(period)
@@ -65,12 +59,10 @@ def _cores_of_container(quota: Path) -> int:
         return sys.maxsize
 
 
-_jobs: Sequence[Job[Any]] = ()
-"""The jobs in a fork, which inherits them: they need not be picklable."""
+_jobs: Sequence[Job[Any]] = ()  # the jobs in a fork, which inherits them: they need not be picklable
 
 
-# Batches for each fork: with fewer, forks would wait for the last one.
-_MIN_BATCHES = 4
+_MIN_BATCHES = 4  # batches for each fork: with fewer, forks would wait for the last one
 
 
 def _forked(count: int, max_at_once: int, jobs: Sequence[Job[T]]) -> Iterator[T]:

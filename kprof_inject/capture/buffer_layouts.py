@@ -30,8 +30,7 @@ EVENT_SHIFT = 22
 UNUSED_MASK = 0x3FF800
 CLOCK_HIGH_MASK = 0x7FF
 CLOCK_LOW_BITS = 32
-CLOCK_BITS = 43
-"""Bits that an entry keeps of a counter of 64 bits."""
+CLOCK_BITS = 43  # bits that an entry keeps of a counter of 64 bits
 
 # A row begins with a header: preamble, the CTA's number, its SM, and the bytes of its rings. The timer's readings of 64
 # bits follow, if there are any, and a count for each warp.
@@ -76,15 +75,10 @@ def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (entries >> np.uint64(CLOCK_LOW_BITS)).astype(np.uint32).view(np.int32).astype(np.int64)
 
 
-# No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
-_MAX_CTA_NS = 1 << 41
-# Longest pause without a running CTA within a launch.
-_MAX_PAUSE_NS = 60_000_000_000
-# The year 2116. The difference of two such times fits 64 bits.
-_END_OF_TIME_NS = 1 << 62
-
-# The kernel's count of words is signed.
-_MAX_WORDS = (1 << 31) - 1
+_MAX_CTA_NS = 1 << 41  # no CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM
+_MAX_PAUSE_NS = 60_000_000_000  # longest pause without a running CTA within a launch
+_END_OF_TIME_NS = 1 << 62  # The year 2116. The difference of two such times fits 64 bits.
+_MAX_WORDS = (1 << 31) - 1  # the kernel's count of words is signed
 # Counts up to this are possible in any time; more records than nanoseconds are not, because no warp writes one in less.
 _RECORDS_AT_ONCE = 1 << 20
 
@@ -92,8 +86,7 @@ _RECORDS_AT_ONCE = 1 << 20
 def _fit(sizes: NDArray[np.uint32], rings: int, room_words: int) -> NDArray[np.bool_]:
     """Determine which sizes in bytes are ``rings`` rings of whole records that have room in ``room_words``."""
     ring_words = sizes // 4 // rings
-    fits: NDArray[np.bool_] = ring_words % WORDS_PER_ENTRY == 0
-    return fits & (ring_words > 0) & (ring_words <= room_words // rings)
+    return (ring_words % WORDS_PER_ENTRY == 0) & (ring_words > 0) & (ring_words <= room_words // rings)
 
 
 def _possible_times(begin: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -133,7 +126,7 @@ def _left_ends(
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Determine which of the CTAs that left an end can be of the launch, and when they ended, in ns.
 
-    ``first_ns`` and ``last_ns`` are the first and the last begin of the CTAs with records.
+    The CTAs with records begin from ``first_ns`` to ``last_ns``.
     """
     # The timer's highest bits are those of the nearest time to the CTAs with records.
     half = 1 << (_TIMER_BITS - 1)
@@ -165,8 +158,7 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     has ended. How many fit, and how long the SM takes to begin one, is known from the CTAs that record. No other CTA is
     taken to begin before the first of those, unless it ended before.
 
-    ``recorded`` has the number, SM, begin and end of some CTAs, ``others`` the number, SM and end of all others; shapes
-    (4, CTA) and (3, CTA). There must be a recorded one, and begins are positive.
+    ``recorded`` has the number, SM, begin and end of at least one CTA, ``others`` the number, SM and end of all others.
     """
     known = recorded.shape[1]
     cta, sm, end_ns = np.concatenate((recorded[[0, 1, 3]], others), axis=1)
@@ -191,12 +183,11 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     _, slots, gap_ns = min(fits)
     found_ns = np.empty_like(begin_ns)
     found_ns[order] = begins(slots, place, gap_ns)
-    others_ns: NDArray[np.int64] = np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
-    return others_ns
+    return np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
 
 
 def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the median of the known begins of the n-th CTAs of all SMs, for each CTA; of all CTAs if none is known."""
+    """Return the median of the known begins of the n-th CTAs of all SMs, for each CTA; else the first of all begins."""
     known = begin_ns > 0
     order = np.lexsort((begin_ns[known], number[known]))
     numbers, values_ns = number[known][order], begin_ns[known][order]
@@ -219,15 +210,13 @@ def _first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[n
     return first
 
 
-# No device numbers its SMs or CUs higher, so a higher number is damaged.
-_MAX_SMS = 1 << 16
+_MAX_SMS = 1 << 16  # no device numbers its SMs or CUs higher, so a higher number is damaged
 
 
 class LaunchHeaders(Struct, frozen=True):
     """A launch's figures from the headers of its CTAs, without its records."""
 
-    duration_ns: int
-    """Time from the first CTA's begin to the last one's end of work; 0 if none ran."""
+    duration_ns: int  # time from the first CTA's begin to the last one's end of work; 0 if none ran
     records_lost: int
     ctas_damaged: int
 
@@ -243,30 +232,20 @@ class RawCtas(Struct, frozen=True):
     pre_final_ns: NDArray[np.int64]
     post_final_ns: NDArray[np.int64]
     written_words: NDArray[np.int64]
-    """Words written by each warp, not limited to the ring; where a count is impossibly high, the ring is assumed to
-    have wrapped once: shape (CTA, warp).
-    """
+    """Words written by each warp (CTA, warp), not limited to the ring; with an impossible count, it wrapped once."""
     entries: NDArray[np.uint32]
-    """Ring of each warp: shape (CTA, warp, slot, 2). Slots that were never written have arbitrary content. It is a view
-    of the buffer, unless rows in between were left out.
-    """
-    never_ran: int
-    """Number of CTAs of the grid that wrote nothing."""
-    damaged: int
-    """Number of rows that contradict themselves or others, which are left out."""
-    timed: bool
-    """True if a timer was read and its times are plausible; otherwise the times are 0."""
-    miscounted: int = 0
-    """Number of warps with an impossible count: too high, or not of whole records."""
+    """Ring of each warp: shape (CTA, warp, slot, 2), often a view of the buffer. Unwritten slots are arbitrary."""
+    never_ran: int  # number of CTAs of the grid that wrote nothing
+    damaged: int  # number of rows that contradict themselves or others, which are left out
+    timed: bool  # true if a timer was read and its times are plausible; otherwise the times are 0
+    miscounted: int = 0  # number of warps with an impossible count: too high, or not of whole records
     others: NDArray[np.int64] = np.empty((4, 0), dtype=np.int64)
-    """CTAs that ran, but do not belong to the sample that records: number, SM, estimated begin, and end in ns; shape
-    (4, CTA)."""
+    """CTAs that ran outside of the sample that records: number, SM, estimated begin, and end in ns; shape (4, CTA)."""
 
     @property
     def records_lost(self) -> NDArray[np.int64]:
         """Number of records that each CTA's warp lost: shape (CTA, warp)."""
-        lost: NDArray[np.int64] = np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
-        return lost
+        return np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
 
     @property
     def headers(self) -> LaunchHeaders | None:
@@ -280,10 +259,7 @@ class RawCtas(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """Layout of the buffer in some versions of Triton.
-
-    A row has a header of four words, the three timer readings if it ``has_times``, then counts, then the rings.
-    """
+    """Layout of a row: a header of four words, three timer readings if it ``has_times``, counts, and the rings."""
 
     has_times: bool
 
@@ -301,8 +277,8 @@ class Layout(Struct, frozen=True):
     ) -> RawCtas:
         """Read the rows that CTAs of the launch can have written.
 
-        ``words`` has one row for each CTA of the ``sample`` (None: of the grid). Of its ``num_warps`` warps those in
-        ``recorded``, ascending, have a ring. ``ends`` (``END``) has those of all CTAs of the grid, unless all record.
+        ``words`` has one row for each CTA of the ``sample``, by default of the grid. Of its ``num_warps`` warps those
+        in ``recorded``, ascending, have a ring. ``ends`` (``END``) are those of all CTAs of the grid.
         """
         sample = sample or CtaSample(ctas=len(words), cluster_ctas=1, shift=0)
         counts_at = HEADER_WORDS + TIMES_WORDS * self.has_times
@@ -374,8 +350,8 @@ class Layout(Struct, frozen=True):
     ) -> list[LaunchHeaders | None]:
         """Return ``RawCtas.headers`` of several launches of one form at once, None for those that need ``read``.
 
-        These have a row with an error, or none at all. ``heads`` (launch, row, word) has the ``header_words`` of each
-        row, which ``ring_words`` follow; ``ends`` is (launch, CTA). The other arguments are those of ``read``.
+        ``heads`` (launch, row, word) has the ``header_words`` of each row, which ``ring_words`` follow; ``ends`` is
+        (launch, CTA). The other arguments are those of ``read``.
         """
         if not self.has_times or not recorded or ring_words <= 0:
             return [None] * len(heads)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import decode, encode, indented, read_sealed, write_sealed
 from kprof_inject.capture.measurements import GpuWorkRecord, LoadedIntegersRecord, MeasurementsRecord, MovesRecord
-from kprof_inject.capture.mode import AUTO_BUFFER, Mode
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import KernelResources, TimingRecord
 from kprof_inject.capture.schema import (
@@ -45,18 +45,13 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.files import open_regular, write_bytes
 from kprof_inject.machine_code.instructions import MachineFunction
 
-FORMAT_VERSION = 4
-"""No other version is read."""
+FORMAT_VERSION = 4  # no other version is read
 
 KERNELS_FOLDER = "kernels"
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``process.json``.
-
-    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
-    ``recording`` is what the user chose.
-    """
+    """Content of ``process.json``; ``made_by`` is the command that captured for its own use, or empty."""
 
     version: int = FORMAT_VERSION
     made_by: Name = ""
@@ -78,10 +73,10 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
-    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it, by
-    the host's clock. ``arguments`` are those of the compiled function, in the order of its parameters: integers and
-    addresses, None for others; empty if they are unknown. With ``graph``, it was captured into a CUDA graph, and the
-    buffer is that of the last replay. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
+    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it.
+    ``arguments`` are the compiled function's integers and addresses, None for others; empty if they are unknown. With
+    ``graph``, it was captured into a CUDA graph, and the buffer is that of the last replay. Of ``2 ** cta_shift``
+    clusters one recorded (see ``cta_samples``).
     """
 
     variant: FileName
@@ -124,11 +119,10 @@ class EndRecord(Struct, frozen=True):
 class KernelRecord(Struct, frozen=True, kw_only=True):
     """Content of a capture's ``kernel.json``.
 
-    ``name`` is the function's, ``program_variant`` the dumped variant that the build was made from: builds with a
-    smaller buffer share it. ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the
-    build with records. ``sm_clock_hz`` is the nominal clock, ``dram_bytes_per_s`` the peak bandwidth by clock and
-    width. With a ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its
-    grid (see ``cta_samples``). The checksums are of the texts in the same folder.
+    ``program_variant`` is the dumped variant that the build was made from: builds with a smaller buffer share it.
+    ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the build with records.
+    ``sm_clock_hz`` is the nominal clock. Each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as
+    suit its grid. The checksums are of the texts in the same folder.
     """
 
     name: Name
@@ -149,11 +143,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     sources_crc32: Crc32 | None = None
 
     def __post_init__(self) -> None:
-        num_warps = self.known_metadata.num_warps
-        if self.mode.buffer == AUTO_BUFFER:
-            raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
-        if any(warp >= num_warps for warp in self.mode.warps):
-            raise ValueError(f"expected warps below {num_warps}, the number of a CTA's warps - at `$.mode.warps`")
+        _ = self.known_metadata
         self.mode.require_ascending_warps()
 
     @property
@@ -176,10 +166,7 @@ FILES: Mapping[type[Struct], str] = {
     MovesRecord: "moves.json",
     LoadedIntegersRecord: "loaded_integers.json",
 }
-"""Names of the files, in the folder of the capture, of a process, or of a kernel.
-
-A file with the ending ``jsonl`` has a record in each line, the others hold one.
-"""
+"""Names of the files, in the folder of the capture, of a process, or of a kernel; ``jsonl``: a record in each line."""
 
 Record = TypeVar("Record", bound=Struct)
 
@@ -221,11 +208,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
 
 
 class CaptureWriter:
-    """Writer of one process's folder; at every moment the files on disk are readable.
-
-    It runs inside the user's program, in the copier's thread except at the beginning and at the end. A launch's line is
-    written after its buffer, so a killed program loses at most one launch.
-    """
+    """Writer of one process's folder; a killed program loses at most one launch, whose line follows its buffer."""
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
         self._folder = folder
@@ -280,7 +263,7 @@ class CaptureWriter:
         self._append(reading)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
-        """Save what was left out, by the reason, and each variant's launches; a killed program has no such file."""
+        """Save what was left out, by reason, and each variant's launches."""
         write(self._folder, EndRecord(dict(left_out), dict(launches or {})))
 
     def _append(self, record: LaunchRecord | DropRecord | ClockRecord) -> None:

@@ -56,7 +56,6 @@ WARPS_ELIGIBLE = "smsp__warps_eligible.avg.per_cycle_active"
 CTAS = "sm__ctas_launched.sum"
 
 DEFAULT_METRICS = tuple(value for name, value in list(globals().items()) if name.isupper() and not name.startswith("_"))
-"""Metrics that are read by default."""
 
 _METRIC = re.compile(r"[a-z]\w*(\.\w+)+")
 

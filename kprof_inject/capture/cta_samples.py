@@ -21,22 +21,16 @@ from msgspec import Struct
 from kprof_inject.capture.schema import MAX_CTA_SHIFT, Grid
 from kprof_inject.errors import KprofError, Position
 
-ADDRESS_ALIGNMENT = 128
-"""Alignment of a buffer in bytes, as Proton's own hook has it."""
-
-END_BYTES = 8
-"""Size of the word with a CTA's end."""
-SM_BITS = 10
-"""Number of the word's lowest bits that hold the SM; above them is the timer."""
-
+ADDRESS_ALIGNMENT = 128  # alignment of a buffer in bytes, as Proton's own hook has it
+END_BYTES = 8  # size of the word with a CTA's end
+SM_BITS = 10  # number of the word's lowest bits that hold the SM; above them is the timer
 HASH_FACTOR = 2654435761  # Knuth's multiplicative hash: 2**32 over the golden ratio
 HASH_SHIFT = 32 - MAX_CTA_SHIFT
 
 _MIN_RECORDED = 256
 """``auto`` has at least this many clusters record: the interval of a scope's median is then ± 2.5 %
 (in the median of 58 foreign launches, H200, ``benchmarks/sampled.py``)."""
-_MIN_SHARE = 4
-"""``auto`` samples a grid only if it has at least this many times ``_MIN_RECORDED`` clusters."""
+_MIN_SHARE = 4  # ``auto`` samples a grid only if it has at least this many times ``_MIN_RECORDED`` clusters
 
 
 class CtaSample(Struct, frozen=True):
@@ -64,9 +58,9 @@ class CtaSample(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CtaChoice:
-    """Value of ``--ctas``: one of ``2 ** shift`` clusters records; with None, as many as suit the grid.
+    """Value of ``--ctas``: one of ``2 ** shift`` clusters records.
 
-    That is at least ``min_recorded``, or all if the grid has fewer than four times as many. With ``per_sm`` = N, N to
+    With None, at least ``min_recorded``, or all of a grid of fewer than four times as many. With ``per_sm`` = N, N to
     2 N CTAs of each SM record in the launch that ``of_launch`` gets.
     """
 
@@ -91,14 +85,12 @@ class CtaChoice:
 
 
 def _shift_for(count: int, min_recorded: int) -> int:
-    """Return the largest shift with which at least this many of ``count`` record; 0 if they are fewer."""
     return min(max((count // min_recorded).bit_length() - 1, 0), MAX_CTA_SHIFT)
 
 
 EVERY_CTA = CtaChoice(0)
 AUTO_CTAS = CtaChoice()
-FEWER_CTAS = CtaChoice(min_recorded=_MIN_RECORDED // 2)
-"""For a kernel that is slow with the records of ``AUTO_CTAS``."""
+FEWER_CTAS = CtaChoice(min_recorded=_MIN_RECORDED // 2)  # for a kernel that is slow with the records of ``AUTO_CTAS``
 _PART = re.compile(r"1/(\d{1,5})")
 _PER_SM = re.compile(r"per-sm:(\d{1,6})")
 

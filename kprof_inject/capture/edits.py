@@ -25,20 +25,17 @@ MAX_COMBINATIONS = 24
 _GRID_DIMENSIONS = 3
 
 Constant = bool | int
-Values = dict[Name, Constant]
-"""Values of some of a kernel's compile-time constants, by name."""
+Values = dict[Name, Constant]  # values of some of a kernel's compile-time constants, by name
 
 WantedValues = Mapping[str, tuple[Constant, ...]]
-"""Values to try of constants, by name."""
 
 NO_VALUES: WantedValues = MappingProxyType({})
 
 
 class OtherValues(Struct, frozen=True, kw_only=True):
-    """Other values of a kernel's constants.
+    """Other values of a kernel's constants: the TTIR that Triton makes with them, or its ``refusal``.
 
-    ``ttir`` is what Triton makes with them; empty if it refuses them, because of ``refusal``. ``grid`` is that of the
-    saved launch with these values; None if the program does not compute it of them.
+    ``grid`` is that of the saved launch with these values, if the program computes it of them.
     """
 
     values: Values
@@ -53,7 +50,7 @@ class OtherValues(Struct, frozen=True, kw_only=True):
 
 
 def grid_of(sizes: Sequence[int]) -> Grid | None:
-    """Return the grid of one to three sizes, of which those that are not given are 1; None if these are no grid."""
+    """Return the grid of one to three sizes, filled up with ones; None if these are no grid."""
     if not 1 <= len(sizes) <= _GRID_DIMENSIONS or not all(1 <= size < END_OF_GRID_SIZES for size in sizes):
         return None
     x, y, z = [*sizes, 1, 1][:_GRID_DIMENSIONS]
@@ -97,18 +94,14 @@ EDITS_FILE = "edits.json"
 OPTIONS_FILE = "options.json"
 MAX_EDITS = 1 << 10
 
-MIN_WIN = 0.01
-"""A smaller gain is no reason to change a kernel: other inputs, or another clock, change as much."""
+MIN_WIN = 0.01  # a smaller gain is no reason to change a kernel: other inputs, or another clock, change as much
 
 REVERSED, COLUMNS, COLUMNS_REVERSED = "reversed", "columns", "columns_reversed"
 """Orders of programs, values of the edit ``program_order``: the last first; all of a grid's second dimension for each
 place of the first; the same from the last."""
 
-MIN_PAIRS = 12
-"""Fewer pairs of times do not show their spread."""
-
-Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]
-"""Part of a kernel's time that an edit saves; negative if it costs time."""
+MIN_PAIRS = 12  # fewer pairs of times do not show their spread
+Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]  # part of a kernel's time that an edit saves; negative if it costs time
 
 Outcome = Literal["faster", "slower", "no difference", "same code", "refused", "not measured"]
 Ended = Literal["all", "time", "interrupted"]
@@ -129,7 +122,6 @@ class Edit(Struct, frozen=True):
 
 MAX_EDITS_TOGETHER = 16
 Edits = Annotated[tuple[Edit, ...], Meta(max_length=MAX_EDITS_TOGETHER)]
-"""Edits that are made together."""
 
 
 def edits_text(edits: Sequence[Edit]) -> str:
@@ -196,7 +188,7 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
 
     @property
     def final_gain(self) -> MeasuredGain | None:
-        """The gain in the last process that measured it; None if the edits were refused or not measured."""
+        """The gain in the last process that measured it."""
         return None if self.refusal else self.confirmed or self.gain
 
 
@@ -232,10 +224,6 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     host_ns: TimeNs = 0
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
-
-    def __post_init__(self) -> None:
-        if self.best is not None and self.best >= len(self.tried):
-            raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
 
     @property
     def is_answered(self) -> bool:

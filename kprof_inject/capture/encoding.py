@@ -22,8 +22,7 @@ from kprof_inject.files import read_regular, write_bytes
 CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
 PROFILE_AGAIN = "profile again: kprof-inject profile -- PROG"
 
-# A larger file is not one of ours, and is not read.
-_MAX_JSON_BYTES = 4 << 20
+_MAX_JSON_BYTES = 4 << 20  # a larger file is not one of ours, and is not read
 
 Record = TypeVar("Record")
 
@@ -83,10 +82,7 @@ def json_text(values: Any) -> str:
 
 
 def rounded(values: Any) -> Any:
-    """Return JSON values with floats of nine significant digits.
-
-    The last digits of a sum depend on the order in which a processor adds, and on nothing of the launch.
-    """
+    """Return JSON values with floats of nine digits: the last ones depend on the order in which a processor adds."""
     match values:
         case float():
             return float(f"{values:.9g}")
@@ -171,9 +167,9 @@ def compressor() -> Callable[[bytes], bytes] | None:
 
 
 def decompressed(frame: bytes, size_bytes: int) -> bytes:
-    """Return the contents of a frame, at most ``size_bytes``; an empty frame is that many zeros.
+    """Return the contents of a frame, at most ``size_bytes``: zeros for an empty frame, nothing for a damaged one.
 
-    The result is empty if the frame is damaged. Raises ``KprofError`` if the package is not installed.
+    Raises ``KprofError`` if the package is not installed.
     """
     if not frame:
         return bytes(size_bytes)

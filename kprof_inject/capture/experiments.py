@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -38,10 +37,9 @@ ScopeIndex = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 
 
 class DelayedBuildRecord(Struct, frozen=True, kw_only=True):
-    """Build of a kernel with a delay at the start of one scope of the table.
+    """Build of a kernel with a delay at the start of one scope of the table, in the folder ``binary``.
 
-    ``binary`` is the folder of the compiled build, ``refusal`` the reason why there is none. ``whole_share`` is the
-    share by which the kernel takes longer if none of the delay is hidden; 0 if unknown.
+    ``whole_share`` is the share by which the kernel takes longer if none of the delay is hidden; 0 if unknown.
     """
 
     scope: ScopeIndex
@@ -54,9 +52,8 @@ class DelayedBuildRecord(Struct, frozen=True, kw_only=True):
 class DelaysRecord(Struct, frozen=True, kw_only=True):
     """Content of a variant's ``delays.json``: the builds that an experiment with it needs.
 
-    ``scopes`` are the scopes that can be delayed. ``plain`` is the folder of the build without a delay, by the same
-    compiler. ``warps`` are the warps of a CTA that are delayed, empty for all. ``spin_kernel`` is PTX that measures
-    ``spin_rounds`` of each of ``spin_cycles`` alone.
+    ``plain`` is the folder of the build without a delay. ``warps`` are the warps of a CTA that are delayed, empty for
+    all. ``spin_kernel`` is PTX that measures ``spin_rounds`` of each of ``spin_cycles`` alone.
     """
 
     scopes: ScopeTable
@@ -67,16 +64,9 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     spin_rounds: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     warps: Warps = ()
 
-    def __post_init__(self) -> None:
-        _require_different(self.builds, "builds")
-
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
-    """Times of a kernel with a delay.
-
-    ``ns`` has each time, and ``clean_ns`` the mean time without the delay, measured immediately before and after.
-    ``refusal`` is the reason why it was not timed.
-    """
+    """Times of a kernel with a delay, each with the mean time without it immediately before and after."""
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
@@ -84,18 +74,6 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     clean_ns: tuple[MeasuredNs, ...] = ()
     registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
     refusal: Text = ""
-
-    def __post_init__(self) -> None:
-        if len(self.ns) != len(self.clean_ns):
-            raise ValueError("expected as many times without a delay as with it")
-
-
-def _require_different(builds: Iterable[DelayedBuildRecord | MeasuredDelayRecord], name: str) -> None:
-    seen: set[tuple[int, int]] = set()
-    for build in builds:
-        if (build.scope, build.delay_cycles) in seen:
-            raise ValueError(f"expected each delay of a scope once in {name}, got {build.delay_cycles} cycles twice")
-        seen.add((build.scope, build.delay_cycles))
 
 
 class SpinRecord(Struct, frozen=True):
@@ -108,8 +86,7 @@ class SpinRecord(Struct, frozen=True):
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
     """Experiment with one variant in one process.
 
-    A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` is the clock at which
-    its SMs ran meanwhile. ``ended`` is the reason why the experiment ended.
+    A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` was measured.
     """
 
     name: Name
@@ -134,7 +111,10 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
+        seen: set[tuple[int, int]] = set()
         for delay in self.delays:
-            if delay.scope >= len(self.scopes.scopes):
-                raise ValueError(f"expected a scope of the table, got {delay.scope}")
-        _require_different(self.delays, "delays")
+            if (delay.scope, delay.delay_cycles) in seen:
+                raise ValueError(
+                    f"expected each delay of a scope once in delays, got {delay.delay_cycles} cycles twice"
+                )
+            seen.add((delay.scope, delay.delay_cycles))

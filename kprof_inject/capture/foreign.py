@@ -43,10 +43,7 @@ class Side(IntEnum):
 
 
 class Tag(Struct, frozen=True):
-    """Bits of a tag: the side in the lowest ones, the event up to bit 11, then the number of the group or block.
-
-    The SM follows a number of 12 bits. A larger number overflows into it.
-    """
+    """Bits of a tag: side, event up to bit 11, number of the group or block; an SM follows a number of 12 bits."""
 
     sides: tuple[Side, ...]
     number_bits: int = 20
@@ -56,8 +53,7 @@ class Tag(Struct, frozen=True):
 class Layout(Struct, frozen=True):
     """Layout of a profiler's buffer: forms of its tags, of which the one that fits most entries counts.
 
-    ``empty`` is the entry that was never written. With ``has_sms``, a word for each block precedes the entries: its
-    number, and above it its SM.
+    ``empty`` is an unwritten entry. If it ``has_sms``, a word for each block, its number and SM, precedes the entries.
     """
 
     tags: tuple[Tag, ...]
@@ -234,10 +230,7 @@ def _recorded(words: NDArray[np.uint64], layout: Layout, names: Sequence[str]) -
 
 
 def _unwrapped(unit: _Numbers, low_words: NDArray[np.uint32]) -> _Numbers:
-    """Complete times of which only the lower 32 bits were kept, in order of unit and writing.
-
-    Neighbours of a unit, and the first times of all units, must be within 2.1 seconds of each other.
-    """
+    """Complete times of which only the lower 32 bits were kept, if neighbours are within 2.1 seconds of each other."""
     if not unit.size:
         return np.zeros(0, dtype=np.int64)
     begins = np.append(True, unit[1:] != unit[:-1])

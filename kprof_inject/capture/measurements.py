@@ -1,6 +1,4 @@
-"""Files with other measurements: a kernel's counters and stall samples, and all that the GPU did in the program.
-
-What the compiler moved, and the integers in memory that decide what a kernel executes, are here, too.
+"""Files with other measurements: counters and stall samples, what the compiler moved, integers in memory, GPU work.
 
 ``docs/file-formats.md`` describes them.
 """
@@ -22,8 +20,7 @@ L2Contents = Literal["left", "emptied", "inputs"]
 memory. ``inputs``: as much of the memory that it only reads as fits.
 """
 
-# No counter of 64 bits, and no ratio of two of them, is larger.
-MetricValue = Annotated[float, Meta(ge=-1e20, le=1e20)]
+MetricValue = Annotated[float, Meta(ge=-1e20, le=1e20)]  # no counter of 64 bits, and no ratio of two of them, is larger
 
 
 class CountersRecord(Struct, frozen=True, kw_only=True):
@@ -34,10 +31,10 @@ class CountersRecord(Struct, frozen=True, kw_only=True):
 
 
 class SampledInstruction(Struct, frozen=True, array_like=True):
-    """Samples of the instruction at an address, counted from the function's begin, by the reason.
+    """Samples of the instruction at an address in the function, by reason.
 
-    The reasons are NVIDIA's names without ``smsp__pcsamp_warps_issue_stalled_``. Samples of a ``*_not_issued`` reason
-    are those of the reason in whose cycle the scheduler issued no instruction of any warp.
+    The reasons are NVIDIA's names without ``smsp__pcsamp_warps_issue_stalled_``; ``*_not_issued`` are the samples in
+    whose cycle the scheduler issued no instruction of any warp.
     """
 
     address: Bytes
@@ -45,10 +42,7 @@ class SampledInstruction(Struct, frozen=True, array_like=True):
 
 
 class SamplesRecord(Struct, frozen=True, kw_only=True):
-    """Samples of a kernel's warps, one of each SM every ``period_cycles``, in ``launches`` launches.
-
-    ``dropped`` samples were lost by the hardware, of ``total`` that include those of other kernels.
-    """
+    """Samples of a kernel's warps every ``period_cycles``; ``dropped`` of ``total`` were lost, also other kernels'."""
 
     period_cycles: Annotated[int, Meta(ge=1, lt=1 << 32)]
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)]
@@ -58,11 +52,7 @@ class SamplesRecord(Struct, frozen=True, kw_only=True):
 
 
 class MeasurementsRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``measurements.json``.
-
-    A reason why there are no counters, or no samples, is in words that follow *because*. ``l2`` is what the L2 held
-    when each launch began.
-    """
+    """Content of ``measurements.json``; reasons are in words that follow *because*."""
 
     counters: CountersRecord | None = None
     not_counted: Text = ""
@@ -73,30 +63,20 @@ class MeasurementsRecord(Struct, frozen=True, kw_only=True):
 
 
 class MovesRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``moves.json``: what the compiler moved out of each scope and into it.
-
-    By the name of the scope's record; None if no clock read of the scope was found. Lines are those of the TTGIR
-    without records.
-    """
+    """Content of ``moves.json``: instructions moved into and out of scopes, by record; None without a clock read."""
 
     scopes: Mapping[Name, tuple[Moved, ...] | None]
 
 
 MAX_LOADED_BYTES = 16 << 20
-"""Maximum size of all ranges."""
 
-MAX_COMPRESSED_BYTES = 2 << 20
-"""Maximum size of ``data``: the file is JSON, with it in Base64."""
+MAX_COMPRESSED_BYTES = 2 << 20  # maximum size of ``data``: the file is JSON, with it in Base64
 
 _RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
 
 
 class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``loaded_integers.json``: memory of a launch with this grid and these arguments.
-
-    The ranges begin at ``starts``, in ascending order, and have ``sizes`` in bytes. ``data`` has the bytes of all of
-    them one after another, compressed by zlib.
-    """
+    """Content of ``loaded_integers.json``: ascending ranges of a launch's memory, compressed by zlib in ``data``."""
 
     grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]
@@ -129,8 +109,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
 OWN_PREFIX = "kprof_"
 """The names of our own kernels begin with it (``runtime/devices/cuda_driver.py``): they are no work of the program."""
 
-MAX_TRACE_BYTES = 2 << 30
-"""Maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read."""
+MAX_TRACE_BYTES = 2 << 30  # maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read
 
 BENCHMARK_SPAN = "kprof_benchmark"
 """Name of the spans in which an autotuner compares configurations: what the GPU does then is no work of the program."""
@@ -148,10 +127,7 @@ class GpuWork(Struct, frozen=True, kw_only=True):
 
 
 class GpuWorkRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``gpu_work.json``: the work of ``processes`` processes, that with the largest time first.
-
-    It begins with the first kernel with records of each process.
-    """
+    """Content of ``gpu_work.json``: the work since each process's first kernel with records, the longest first."""
 
     processes: Count
     work: tuple[GpuWork, ...]

@@ -19,19 +19,16 @@ from kprof_inject.quantities import counted
 AUTO_BUFFER: BufferChoice = "auto"
 """Value of ``Mode.buffer`` that leaves the choice to us, for each kernel. No kernel was recorded with it."""
 
-UNKNOWN_BUFFER: Any = "unknown"
-"""Value of ``Mode.buffer`` for kernels that another profiler recorded."""
+UNKNOWN_BUFFER: Any = "unknown"  # value of ``Mode.buffer`` for kernels that another profiler recorded
 
 
 class Mode(Struct, frozen=True):
     """Recording mode of a kernel.
 
-    ``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory, or ``auto``); ``buffer_bytes`` how
-    many bytes it keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
-
-    ``clock_bits`` is how much of the cycle counter a record holds (32, or 64 of which 43 are kept). ``warps`` are the
-    warps that record, ascending; empty means all. With ``sched_stores`` the stores of records are moved. With
-    ``sched_barriers``, which only AMD has, the compiler moves no instruction past a record.
+    ``buffer`` is where a CTA keeps its records; ``buffer_bytes`` how many bytes it keeps for all its recorded warps
+    together, 0 for as many as suit the kernel. ``clock_bits`` is how much of the cycle counter a record holds (32, or
+    64 of which 43 are kept). ``warps`` are the warps that record, ascending; empty means all. With ``sched_stores`` the
+    stores of records are moved. With ``sched_barriers``, which only AMD has, no instruction moves past a record.
     """
 
     buffer: BufferChoice = "shared"
@@ -42,7 +39,7 @@ class Mode(Struct, frozen=True):
     sched_barriers: bool = False
 
     def require_ascending_warps(self) -> None:
-        """Raise ``ValueError`` for warps that do not ascend. The record is the API's, too, where it may be invalid."""
+        """Raise ``ValueError`` for warps that do not ascend: the API's users make modes, too."""
         if any(warp >= following for warp, following in zip(self.warps, self.warps[1:], strict=False)):
             raise ValueError("expected ascending warps - at `$.mode`")
 
@@ -148,8 +145,7 @@ SHIPPED: Mapping[tuple[str, str], Mapping[Settings, tuple[float, float, float]]]
     },
 }
 """Cycles of a start, cycles of an end, and their error (see ``RecordCost``): by the device's name and Triton's minor
-version, as in ``("NVIDIA H200", "3.6")``, then by the mode. ``scripts/record-costs`` measured them, and prints these
-rows.
+version, then by the mode. ``scripts/record-costs`` measures them, and prints these rows.
 """
 
 
@@ -174,10 +170,7 @@ class RecordCost(Struct, frozen=True):
         return (self.after_start_cycles + self.after_end_cycles) / 2
 
     def resolution_ns(self, clock_hz: float) -> float:
-        """Return the smallest duration that exceeds the cost of a record, rounded up to one digit.
-
-        A shorter duration may be nothing but an error of the subtracted cost.
-        """
+        """Return the smallest duration that exceeds a record's cost and its error, rounded up to one digit."""
         max_cost_ns = 1e9 * (self.cycles + self.error_cycles) / clock_hz
         if max_cost_ns <= 0:
             return 0.0
@@ -186,10 +179,7 @@ class RecordCost(Struct, frozen=True):
 
 
 def cost_of(device_name: str, triton: str, mode: Mode) -> RecordCost | None:
-    """Return the cost that is shipped for a device, a version of Triton and what decides it in a mode; None if none is.
-
-    Sizes and numbers of the mode have no effect; naming warps adds code whichever they are.
-    """
+    """Return the cost that is shipped for a device, a version of Triton and a mode, whose sizes have no effect."""
     minor = ".".join(triton.split(".")[:2])
     settings = (mode.buffer, mode.clock_bits, mode.sched_stores, bool(mode.warps))
     shipped = SHIPPED.get((device_name, minor), {}).get(settings)

@@ -73,8 +73,7 @@ def _item(texts: tuple[str, ...], index: int) -> str:
 class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
     """Process of the program: its record, and the other files of its folder.
 
-    ``name`` is its folder's name in the capture. ``capture_folder`` must contain all its files; None for a file of the
-    user's own. ``end`` is None if it was killed before it could save what it left out.
+    ``capture_folder`` must contain all its files; None for a file of the user's own. ``end`` is None if it was killed.
     """
 
     name: str
@@ -102,32 +101,21 @@ class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
 class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     """Compiled variant of a kernel, for one device: its record, and the other files of its folder.
 
-    It is equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have the
-    times of ``timing.json``.
+    Equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have its times.
     """
 
-    variant: str
-    """Key that distinguishes builds of the same function."""
+    variant: str  # key that distinguishes builds of the same function
     folder: Path
-    """Folder of the module and its sources, if there are any."""
     capture_folder: Path | None = None
     record_cost: RecordCost | None = None
-    """Cost of one record."""
-    not_replayed: str | None = None
-    """Reason why it was not launched again to be timed, in words that follow *because*."""
-    launches: int | None = None
-    """Number of launches by the process, captured or not. Replays of graphs do not count."""
+    not_replayed: str | None = None  # reason why it was not launched again to be timed, in words that follow *because*
+    launches: int | None = None  # Number of launches by the process, captured or not. Replays of graphs do not count.
     grids: tuple[GridTimesRecord, ...] = ()
     """Launches by grid, if the program launched it with several; empty if that is unknown."""
     measurements: MeasurementsRecord | None = None
-    """Counters and stall samples of the kernel without records."""
-    loaded: LoadedIntegersRecord | None = None
-    """Integers of a launch's memory that decide what it executes."""
-    moves: Mapping[str, tuple[Moved, ...] | None] = {}
-    """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
-    unknown."""
-    warp_name: str = "warp"
-    """Name of the unit that another profiler recorded in place of a warp."""
+    loaded: LoadedIntegersRecord | None = None  # integers of a launch's memory that decide what it executes
+    moves: Mapping[str, tuple[Moved, ...] | None] = {}  # as in ``MovesRecord``
+    warp_name: str = "warp"  # name of the unit that another profiler recorded in place of a warp
 
     def __repr__(self) -> str:
         # A user prints it, and the fields take thousands of characters.
@@ -165,13 +153,10 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Entries that another profiler recorded in one launch, by unit and in the order of writing.
+    """Entries that another profiler recorded in one launch, by unit and in the order of writing."""
 
-    ``units`` have ``UNIT_COLUMNS``, ``entries`` ``ENTRY_COLUMNS`` (see ``capture.foreign``).
-    """
-
-    units: NDArray[np.void]
-    entries: NDArray[np.void]
+    units: NDArray[np.void]  # ``capture.foreign.UNIT_COLUMNS``
+    entries: NDArray[np.void]  # ``capture.foreign.ENTRY_COLUMNS``
     silent_ctas: int
 
 
@@ -181,7 +166,6 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
     kernel: Kernel
     process: Process
     offset_bytes: int = 0
-    """Offset of the buffer in its file."""
     recorded: Recorded | None = None
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 
@@ -243,8 +227,7 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
         return ends, raw[ends_words:].reshape(-1, self.kernel.stride_bytes // 4)
 
 
-KERNELS_CACHED = 32
-"""Kernels whose facts caches keep: a program's launches take its kernels in turn."""
+KERNELS_CACHED = 32  # kernels whose facts caches keep: a program's launches take its kernels in turn
 
 
 class Capture(Struct, frozen=True):
@@ -291,7 +274,7 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
 
 
 LEFT_OUT = "the program's command line, its Python path, and host names"
-"""Data that ``redacted`` leaves out, for users to read. ``STAYS`` is data that they may expect to be left out."""
+"""Data that ``redacted`` leaves out, for users to read. They may expect ``STAYS`` to be left out."""
 STAYS = (
     "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
     "and times"

@@ -44,18 +44,16 @@ _VERSION = 1
 _LATEST_VERSION = 0xFF
 _HEADER_OFFSET = 4
 _WORD_BYTES = 4
-# A CTA has at most 1024 threads.
-_MAX_WARPS = 1024
+_MAX_WARPS = 1024  # a CTA has at most 1024 threads
 
 _BACKENDS = {1: "cuda", 2: "hip"}
 _SAVE_AGAIN = "save it again, whole: host_buffer.numpy().tofile(PATH)"
 
 
 class _Header(NamedTuple):
-    """Words of the header, in the order of the file, and what follows them.
+    """Words of the header: ``block_num`` rows of ``scratch_mem_size`` bytes, one for each CTA of ``total_unit`` warps.
 
-    The payload has ``block_num`` rows of ``scratch_mem_size`` bytes, one for each CTA. Of a CTA's ``total_unit`` warps
-    those in ``recorded``, ascending, have a ring.
+    The warps in ``recorded``, ascending, have a ring.
     """
 
     version: int
@@ -154,20 +152,16 @@ def _read_header(path: Path) -> _Header:
     return header._replace(recorded=recorded)
 
 
-# A clock that goes back by more than half its period has overflowed instead.
-_HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
+_HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)  # a clock that goes back by more than half its period has overflowed instead
 # If the compiler moved stores, it did so for all warps that execute the code, and each start directly precedes its end
 # (Proton's ``ScheduleBufferStorePass``). Exceptions in less than one of this many cases are damage.
 _ONE_OF = 16
 _BLOCK_ENTRIES = 1 << 20
 
-# Ratio of starts to ends that damaged entries cannot cause.
-_SURPLUS = 1.1
+_SURPLUS = 1.1  # ratio of starts to ends that damaged entries cannot cause
 
 
 class _Recording(Struct, frozen=True):
-    """Recording mode of a payload, which its header lacks."""
-
     layout: LayoutName
     ring_bytes: int  # of each recorded warp; 0 if no CTA ran
     clock_bits: ClockBits
@@ -220,10 +214,9 @@ def _recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[
 
 
 def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
-    """Yield the entries (CTA, warp, slot) of a bounded number of CTAs at a time.
+    """Yield the entries (CTA, warp, slot) of some CTAs at a time: their first words, and their clocks or -1.
 
-    Each block has their first words; their clocks, -1 where nothing was written; and for each slot but the last whether
-    the next one was written after it.
+    A mask tells for each slot but the last whether the next one was written after it.
     """
     rows, warps, slots, _ = ctas.entries.shape
     slot = np.arange(slots)
@@ -245,12 +238,10 @@ _GIVE_NAMES = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name"
 
 
 def read_scope_names(path: Path) -> dict[int, str]:
-    """Read the name of each scope id, which the buffer lacks, from a file.
+    """Read the name of each scope id, which the buffer lacks, from a file; raises ``KprofError``.
 
     The file is the kernel's TTGIR with its records, or JSON: an object from id to name, the same under ``scope_ids``,
     or a list of names or of pairs (as Triton's ``get_scope_id_names`` returns them).
-
-    Several ids may have one name. Raises ``KprofError`` if the file is neither.
     """
     text = read_text(path)
     if path.suffix != ".json":
@@ -276,10 +267,7 @@ def read_scope_names(path: Path) -> dict[int, str]:
 
 
 def names_of_ttgir(text: str, file: str) -> dict[int, str]:
-    """Return the ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``).
-
-    A start takes the next id, and the end that follows shares it. ``file`` is the module's name in a ``KprofError``.
-    """
+    """Return the ids of a module's records (Proton's ``ScopeIdAllocation``): starts take the next, ends share it."""
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(
             f"{file} has several functions: their records get ids only when they are inlined",
@@ -310,15 +298,11 @@ def _checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
 
 
 def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None) -> Capture:
-    """Open a ``host_buffer`` that was saved as it is.
+    """Open a ``host_buffer`` that was saved as it is; raises ``KprofError``.
 
-    ``scope_names`` are the names of its scope ids (see ``read_scope_names``); an id without a name is called ``scope
-    N``.
-
-    What the file lacks is inferred from its records, which are read once for that: the layout, the bits of the clock,
-    whether stores were moved, the ids. The kernel has the file's name; its scopes have no source and no parents, the
-    grid is the number of CTAs, and the SM's clock is unknown. Raises ``KprofError`` if the file is damaged, or a
-    named id is out of range.
+    ``scope_names`` are the names of its scope ids (see ``read_scope_names``). What the file lacks is inferred from its
+    records: the layout, the bits of the clock, whether stores were moved, the ids. The kernel has the file's name; its
+    scopes have no source and no parents, the grid is the number of CTAs, and the SM's clock is unknown.
     """
     given = _checked_names(scope_names or {}, "the table of names")
     header = _read_header(path)

@@ -16,8 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Count, Name, Text
 from kprof_inject.errors import KprofError, Position
 
-KERNEL_SECONDS = 1.0
-"""Time for the replays of a kernel, if their number is left to us."""
+KERNEL_SECONDS = 1.0  # time for the replays of a kernel, if their number is left to us
 
 
 class Recording(Struct, frozen=True, kw_only=True):
@@ -28,10 +27,9 @@ class Recording(Struct, frozen=True, kw_only=True):
     record.
 
     To time kernels, a launch of each is saved, and repeated with and without records in turn after the program has
-    ended: ``replay`` times each way, where None leaves it to us: as many as needed, within ``KERNEL_SECONDS`` for a
-    kernel. ``replayed`` are the variants of these kernels, None means all. The hardware counts ``counters`` when a
-    saved launch is repeated. With ``keep_launches``, a launch of each kernel is saved for the user. With
-    ``torch_trace``, each process also traces itself with ``torch.profiler``.
+    ended: ``replay`` times each way, by default as many as needed within ``KERNEL_SECONDS``, for the variants
+    ``replayed``, by default all. The hardware counts ``counters`` meanwhile. With ``keep_launches``, a launch of each
+    kernel is saved for the user. With ``torch_trace``, each process also traces itself with ``torch.profiler``.
     """
 
     kernel: str = "*"
@@ -75,7 +73,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     @property
     def asks_for_saved_launches(self) -> bool:
-        """True if the user keeps launches or set a number of replays; then the program's own timing may suffer."""
+        """True if the user keeps launches or set a number of replays."""
         return self.keep_launches or bool(self.replay)
 
     def replaying(self, variants: Iterable[str]) -> Recording:
@@ -86,11 +84,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LaunchFilter:
-    """A choice of launches by number, counted from 0 for each variant; ``text`` is the user's.
-
-    It keeps every ``step``-th launch from ``first`` up to and without ``stop``; there is no end if ``stop`` is None. If
-    it ``replaces``, each kept launch replaces the one before.
-    """
+    """A choice of launches by number, like a slice; if it ``replaces``, each kept launch replaces the one before."""
 
     text: str
     first: int = 0
@@ -116,10 +110,7 @@ _FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or
 
 
 def parse_launches(text: str) -> LaunchFilter:
-    """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP`` with the parts of a Python slice.
-
-    Raises ``KprofError`` for any other text, and for an empty range.
-    """
+    """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP`` that is not empty; raises ``KprofError``."""
     if text in _WORDS:
         return _WORDS[text]
     parts = list(_PART.finditer(text))

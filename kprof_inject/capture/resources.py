@@ -20,15 +20,11 @@ _SHARED_UNIT_BYTES = 128
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4
 _MAX_REGISTERS = 255
-THREADS_PER_WARP = 32
-"""On NVIDIA's GPUs."""
+THREADS_PER_WARP = 32  # on NVIDIA's GPUs
 
 
 class SmLimits(Struct, frozen=True):
-    """Capacity of an SM (or CU).
-
-    ``reserved_bytes`` of its shared memory are reserved for each CTA; ``registers`` 0 means that they are not a limit.
-    """
+    """Capacity of an SM (or CU); it reserves ``reserved_bytes`` for each CTA, and 0 ``registers`` are no limit."""
 
     shared_bytes: int
     reserved_bytes: int
@@ -61,10 +57,7 @@ def limits_of(target: str) -> SmLimits:
 
 
 def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> int:
-    """Return how many CTAs run on an SM at once; 0 if not even one does.
-
-    ``registers`` are those of a thread; unknown ones are no limit.
-    """
+    """Return the number of CTAs that an SM runs at once; ``registers`` are a thread's, and unknown ones no limit."""
     return min(_ctas_by_resource(limits, shared_bytes, warps, registers).values())
 
 
@@ -107,14 +100,13 @@ class Resources(Struct, frozen=True):
 class KernelResources(Resources, frozen=True, kw_only=True):
     """Resources of a build, with the times of its launches; None is unknown.
 
-    ``ctas_per_sm`` is the number of its CTAs that fit on an SM at once. ``spills`` are counted as the driver does,
-    ``local_words`` are all 32-bit words of a thread's local memory.
+    ``spills`` are counted as the driver does, ``local_words`` are all 32-bit words of a thread's local memory.
 
     ``times_ns`` are times of single launches, in their order; without them, ``not_timed`` is the reason, in words that
     follow *because*. ``replayed_ns`` are times of launches by replay, interleaved with the other build.
-    ``empty_launch_ns`` and ``empty_replay_ns`` are the parts of both that are not the kernel's: the time of an empty
-    kernel, measured in the same way. With ``in_turn``, ``times_ns`` are of launches in turn with those of the other
-    build, each next to its own. ``launches`` is the number of launches that were made, as far as they were counted.
+    ``empty_launch_ns`` and ``empty_replay_ns`` are the times of an empty kernel, measured in the same way. With
+    ``in_turn``, ``times_ns`` are of launches in turn with the other build's. ``launches`` is the number of launches
+    that were counted.
     """
 
     times_ns: tuple[DurationNs, ...] | None = None
@@ -143,8 +135,7 @@ class KernelResources(Resources, frozen=True, kw_only=True):
         )
 
 
-# Shortest time that a timer with this step can measure: 32 ns on an H100 and an H200.
-_MIN_TIME_NS = 32.0
+_MIN_TIME_NS = 32.0  # shortest time that a timer with this step can measure: 32 ns on an H100 and an H200
 
 
 def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) -> tuple[float, ...] | None:
@@ -155,11 +146,10 @@ def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) ->
 
 
 class PairedTimesRecord(Struct, frozen=True, kw_only=True):
-    """Times of launches of a kernel without records and with them, in turn.
+    """Times of launches of a kernel without records and with them, in turn: the n-th of both are a pair.
 
-    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
-    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
-    are the times of an empty kernel, measured in the same way.
+    Each is the time of ``launches`` launches back to back, divided by their number. ``restored`` is true if the
+    kernel's memory was restored before each launch. ``*_empty_ns`` are the times of an empty kernel.
     """
 
     clean_ns: tuple[DurationNs, ...]
@@ -176,15 +166,11 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
         require_measured(self.with_records_ns, "with_records_ns")
 
 
-MAX_GRIDS = 256
-"""Grids of a kernel whose launches a capture counts one by one."""
+MAX_GRIDS = 256  # grids of a kernel whose launches a capture counts one by one
 
 
 class GridTimesRecord(Struct, frozen=True, kw_only=True):
-    """Launches of a kernel with one grid: their number in the process, and times of some without records.
-
-    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
-    """
+    """Launches of a kernel with one grid: their number in the process, and times of some, launching included."""
 
     grid: Grid
     launches: Count
@@ -197,9 +183,8 @@ class GridTimesRecord(Struct, frozen=True, kw_only=True):
 class TimingRecord(Struct, frozen=True):
     """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
 
-    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
-    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
-    once; ``grids`` counts all launches of its variant by grid, if there are several.
+    Reasons are in words that follow *because*. ``empty_launch_ns`` is the time of an empty kernel. ``in_turn`` has
+    launches of the program itself, if it ran only once; ``grids`` counts all launches of its variant, if by several.
     """
 
     times_ns: tuple[DurationNs, ...]
@@ -240,10 +225,7 @@ class TimingRecord(Struct, frozen=True):
 
 
 def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
-    """Return the resources that limit occupancy, such as ``shared memory``.
-
-    Empty if that is unknown, or if the driver's number of CTAs differs from the vendors' tables.
-    """
+    """Return the resources that limit occupancy, such as ``shared memory``; empty unless the tables agree with CUDA."""
     if not target or cost.ctas_per_sm is None or num_warps < 1:
         return ""
     fitting = _ctas_by_resource(limits_of(target), cost.shared_bytes or 0, num_warps, cost.registers)

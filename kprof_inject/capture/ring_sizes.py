@@ -30,15 +30,13 @@ _MIN_RING_BYTES = 2 * ENTRY_BYTES
 _PROTON_GLOBAL_RING_BYTES = 16384
 _PROTON_SHARED_SHARE = 0.04
 
-_MIN_FOR_SHARED = 1024
-"""Number of CTAs from which on shared memory suits their records, if all of them record."""
+_MIN_FOR_SHARED = 1024  # number of CTAs from which on shared memory suits their records, if all of them record
 
 
 def auto_buffer(sample: CtaSample) -> str:
     """Return where records of these CTAs cost less on NVIDIA, mostly, as measured on an H100 (docs/accuracy.md).
 
-    In global memory, they leave the L1 and the room for CTAs as they are, and no CTA copies them when it ends. If all
-    CTAs of a large grid write there, they are slower.
+    In global memory, they leave the L1 and the room for CTAs as they are, and no CTA copies them when it ends.
     """
     return "shared" if not sample.shift and sample.ctas >= _MIN_FOR_SHARED else "global"
 
@@ -59,13 +57,9 @@ def mode_of_kernel(
 ) -> Mode:
     """Adapt the user's mode to one kernel: the warps that it has, and the bytes of its rings as Proton takes them.
 
-    Without records the kernel uses ``clean_shared_bytes`` and ``registers`` a thread (None: unknown), and has
-    ``total_warps`` warps; ``target`` is such as ``cuda:90``. Of a size that the user named, each ring gets the largest
-    power of two. ``auto`` takes no more than ``max_records`` need, if the maximum number of records of a warp is
-    known, because each CTA copies its whole ring at the end. It only lowers the number of CTAs on an SM if a ring would
-    otherwise have less than 16 records.
-
-    Raises ``KprofError`` if the rings do not fit.
+    Of a size that the user named, each ring gets the largest power of two. ``auto`` takes no more than ``max_records``
+    of a warp need, because each CTA copies its whole ring at the end. It only lowers the number of CTAs on an SM if a
+    ring would otherwise have less than 16 records. Raises ``KprofError`` if the rings do not fit.
     """
     rings, limit_bytes = len(mode.recorded_warps(total_warps)), limits_of(target).cta_shared_bytes
     if mode.buffer_bytes:
@@ -94,9 +88,9 @@ def mode_of_kernel(
 
 
 def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: int) -> int | None:
-    """Return the largest ``buffer_bytes`` with which the buffer of a launch of ``ctas`` CTAs fits in ``budget_bytes``.
+    """Return the largest ``buffer_bytes``, up to the mode's, with which a launch's buffer fits in ``budget_bytes``.
 
-    It is at most that of ``mode`` (0: no limit). None if a ring would have less than 16 records, or less than it had.
+    None if a ring would have less than 16 records, or less than it had.
     """
     rings = len(mode.recorded_warps(total_warps))
     row = min(budget_bytes, MAX_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
@@ -110,7 +104,7 @@ def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: 
 def keeps_occupancy(
     buffer_bytes: int, clean_shared_bytes: int, total_warps: int, registers: int | None, target: str
 ) -> bool:
-    """Return whether as many CTAs fit on an SM with these bytes of records in shared memory as without."""
+    """Determine whether as many CTAs fit on an SM with these bytes of records in shared memory as without."""
     limits = limits_of(target)
     before = ctas_per_sm(limits, clean_shared_bytes, total_warps, registers)
     after = ctas_per_sm(limits, _shared_bytes_with_records(clean_shared_bytes, buffer_bytes), total_warps, registers)
@@ -118,7 +112,7 @@ def keeps_occupancy(
 
 
 def in_whole_rings(buffer_bytes: int, rings: int) -> int:
-    """Return how many of these bytes ``rings`` powers of two can use; raises ``KprofError`` for too few."""
+    """Return the bytes that ``rings`` equal powers of two can use; raises ``KprofError`` for too few."""
     ring = _power_of_two_within(buffer_bytes // rings)
     if ring < _MIN_RING_BYTES:
         raise KprofError(

@@ -45,27 +45,22 @@ from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.files import open_regular, read_regular
 
-SAVED_LAUNCH_VERSION = 2
-"""No other version is read."""
+SAVED_LAUNCH_VERSION = 2  # no other version is read
 SAVED_LAUNCH_FILE = "launch.json"
 SAVED_LAUNCH_ENDING = ".launch"
 MEMORY_FILE = "memory.bin"
 BUILD_FOLDER = "build"
 SAVE_AGAIN = "save it again: kprof-inject profile --keep-launches -- PROG"
 
-CHUNK_BYTES = 4 << 20
-"""Unit of checksums, and of the holes of a sparse file."""
-
+CHUNK_BYTES = 4 << 20  # unit of checksums, and of the holes of a sparse file
 _MAX_COMPRESSED = 0.9  # compression that saves less is not worth its time when the launch is read
 _MAX_KERNEL_FILE_BYTES = 256 << 20
 # CUDA addresses have 57 bits at most ("CUDA C++ Programming Guide", unified virtual address space of Hopper).
 ADDRESS_END = 1 << 57
-MAX_RANGES = 1 << 14
-"""Maximum number of memory ranges of a launch: their records must fit into a JSON file of ours."""
+MAX_RANGES = 1 << 14  # maximum number of memory ranges of a launch: their records must fit into a JSON file of ours
 MAX_LAUNCH_BYTES = 2 << 30
 """Maximum size of a launch's memory: a file that claims more is not one of ours, and is not read."""
-DIGEST_ALIGNMENT = 8
-"""``Device.digest`` reads words of this size."""
+DIGEST_ALIGNMENT = 8  # ``Device.digest`` reads words of this size
 
 Address = Annotated[int, Meta(ge=0, lt=ADDRESS_END)]
 RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LAUNCH_BYTES)]
@@ -158,11 +153,10 @@ SavedArgument = (
 class MemoryRecord(Struct, frozen=True, kw_only=True):
     """A range of device memory that the launch may reach, at its address in the program.
 
-    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. If they are
-    compressed, ``chunk_bytes`` has the size of each chunk's Zstandard frame in the file, which follow each other; 0 is
-    a chunk of zeros. ``before`` and ``after`` are digests of its contents before the program's launch and after it.
-    ``element`` is the type of its elements in the kernel's signature, empty if several types share it or none is known.
-    ``is_found`` is true if only other memory refers to it.
+    Its bytes are at ``offset`` of the memory file. If they are compressed, ``chunk_bytes`` has the size of each chunk's
+    Zstandard frame, which follow each other; 0 is a chunk of zeros. ``before`` and ``after`` are digests of its
+    contents before the program's launch and after it. ``element`` is the type of its elements in the kernel's
+    signature, if it has a single one. ``is_found`` is true if only other memory refers to it.
     """
 
     address: Address
@@ -204,10 +198,8 @@ def chunks_in(size_bytes: int) -> int:
 class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     """Content of ``launch.json``.
 
-    ``arguments`` are those that the launcher got. ``memory`` is in ascending order of addresses. ``clean`` has the
-    resources and the times of the program's own launches. ``graph`` is true if the launch was captured into a graph:
-    its memory is then that at the graph's first run. ``files`` has the checksums of the kernel's files, by their path
-    in the folder.
+    ``memory`` is in ascending order of addresses; that of a launch in a ``graph`` is from the graph's first run.
+    ``clean`` has the times of the program's own launches. ``files`` has the checksums of the kernel's files, by path.
     """
 
     version: int = SAVED_LAUNCH_VERSION
@@ -290,10 +282,7 @@ def names_saved_launch(path: Path) -> bool:
 
 
 def read_saved_launch(folder: Path) -> SavedLaunch:
-    """Read a saved launch, and check all its files but the memory, whose ``chunks`` are checked when they are read.
-
-    Raises ``KprofError`` that says which file is missing or damaged.
-    """
+    """Read a saved launch, whose ``chunks`` are checked when they are read; raises ``KprofError``."""
     path = folder / SAVED_LAUNCH_FILE
     if not path.is_file():
         raise KprofError(f"{folder} is not a saved launch", hint=SAVE_AGAIN)
@@ -379,10 +368,8 @@ def write_saved_launch(folder: Path, record: SavedLaunchRecord) -> None:
 
 
 def parameters(saved: SavedLaunch) -> list[tuple[str, str]]:
-    """Return the name and the type of each argument of a saved launch.
-
-    Inductor's launches omit constants. Raises ``KprofError`` if the signature has another number of arguments.
-    """
+    """Return the name and the type of each argument; raises ``KprofError`` if the signature has others."""
+    # Inductor's launches omit constants.
     signature, count = saved.kernel.signature, len(saved.record.arguments)
     for found in (list(signature.items()), [item for item in signature.items() if item[1] != "constexpr"]):
         if len(found) == count:

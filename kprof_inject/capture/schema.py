@@ -1,7 +1,6 @@
 """Types of the fields of our JSON files, with their ranges, and the record of a dumped kernel.
 
-Writers encode records of these types, and readers decode them, so decoded records are sound: no other module checks
-them again.
+Readers decode records of these types, so decoded records are sound.
 """
 
 from __future__ import annotations
@@ -14,29 +13,22 @@ from msgspec import Meta, Struct, field
 
 from kprof_inject.capture.encoding import Record
 
-SCOPE_IDS = 256
-"""Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
-because the selection of scopes uses it and works without numpy.
-"""
+SCOPE_IDS = 256  # Number of scope ids: a record has 8 bits for one. It is not in ``buffer_layouts``, which needs numpy.
 
 MAX_TAGS = 8
-"""Maximum number of tags of a scope."""
 RECORDS_OF_TAG = 2
 """A start and an end, which Proton requires after each start. Both store the value, or the halves of one that is wide,
 the lower first. They directly precede the start of the tag's scope; several tags are in their order.
 """
 HALF_BITS = 32
-"""Bits of a value that one record stores."""
 
-MAX_CTA_SHIFT = 12
-"""At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""
+MAX_CTA_SHIFT = 12  # at least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)
 
 KERNEL_FILE = "kernel.json"
 TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
 
-MAX_TEXT_BYTES = 64 << 20
-"""Limit of a module's text, and of all its sources together."""
+MAX_TEXT_BYTES = 64 << 20  # limit of a module's text, and of all its sources together
 
 # Bounds that no sound capture reaches.
 MAX_NAME_LENGTH = 1 << 12
@@ -70,14 +62,12 @@ ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 CtaShift = Annotated[int, Meta(ge=0, le=MAX_CTA_SHIFT)]
 LayoutName = Literal["timed", "untimed"]
-MAX_ARGUMENT = (1 << 62) - 1
-"""Limit at which the sum of two arguments fits 64 bits."""
+MAX_ARGUMENT = (1 << 62) - 1  # limit at which the sum of two arguments fits 64 bits
 Argument = Annotated[int, Meta(ge=-MAX_ARGUMENT, le=MAX_ARGUMENT)]
 
 # GPUs run at 0.6 GHz (Jetson) to 3 GHz; the limits leave room on either side.
 _MIN_SM_CLOCK_HZ, _MAX_SM_CLOCK_HZ = 3e8, 6e9
-SmClockHz = Annotated[float, Meta(ge=_MIN_SM_CLOCK_HZ, le=_MAX_SM_CLOCK_HZ)]
-"""Nominal clock of a GPU's SMs."""
+SmClockHz = Annotated[float, Meta(ge=_MIN_SM_CLOCK_HZ, le=_MAX_SM_CLOCK_HZ)]  # nominal clock of a GPU's SMs
 
 
 def require_measured(values: Iterable[float], name: str) -> None:
@@ -121,9 +111,8 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     """Content of a workspace's ``kernel.json``: one compiled variant that ``dump`` saved.
 
     ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder.
-    ``options`` are its compile options, ``metadata`` is Triton's. ``signature`` has the types of its arguments,
-    ``constants`` the values for which it is compiled, both by name; ``environment`` has the variables of the program's
-    environment that affect its compiler.
+    ``signature`` has the types of its arguments, ``constants`` the values for which it is compiled, both by name;
+    ``environment`` has the variables of the program's environment that affect its compiler.
     """
 
     name: Name
@@ -152,8 +141,7 @@ def plausible_sm_clock_hz(hz: float) -> float | None:
     return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else None
 
 
-# Maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more.
-_MAX_DEPTH = 16
+_MAX_DEPTH = 16  # maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more
 
 
 def _require_shallow(value: Any, name: str) -> None:

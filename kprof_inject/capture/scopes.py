@@ -16,23 +16,17 @@ from kprof_inject.capture.schema import MAX_TAGS, SCOPE_IDS, Count, LineNumber, 
 class ScopeKind(StrEnum):
     """Kind of a scope; a capture may have others, unknown to this version."""
 
-    FUNCTION = "func"
-    """Kernel's whole body, or the call of a helper."""
+    FUNCTION = "func"  # kernel's whole body, or the call of a helper
     LOOP = "loop"
     ITERATION = "iter"
-    SPIN = "spin"
-    """Loop or operation that does nothing but wait until another CTA, GPU or the host changes memory."""
+    SPIN = "spin"  # loop or operation that does nothing but wait until another CTA, GPU or the host changes memory
     OPERATION = "op"
     LINES = "line"
-    PART = "part"
-    """Consecutive operations of one kind."""
+    PART = "part"  # consecutive operations of one kind
     PARTITION = "partition"
-    MARKER = "marker"
-    """Operations that a marker comment brackets."""
-    INSTANT = "mark"
-    """Point in time: nothing is between its start and its end."""
-    UNKNOWN = "scope"
-    """Scope that stock Proton recorded, whose buffer does not have the kind."""
+    MARKER = "marker"  # operations that a marker comment brackets
+    INSTANT = "mark"  # point in time: nothing is between its start and its end
+    UNKNOWN = "scope"  # scope that stock Proton recorded, whose buffer does not have the kind
 
 
 class PointRecord(Struct, frozen=True):
@@ -44,10 +38,7 @@ class PointRecord(Struct, frozen=True):
 
 
 class TagRecord(Struct, frozen=True):
-    """Value that is recorded where a scope begins.
-
-    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
-    """
+    """Value that is recorded where a scope begins; it ``is_wide`` if it has 64 bits, not 32."""
 
     name: Name
     record: Name
@@ -58,12 +49,11 @@ class TagRecord(Struct, frozen=True):
 class Scope(Struct, frozen=True, kw_only=True):
     """Scope of a scope table.
 
-    ``label`` is its default name if the user gives none: for an operation, the operation's name; empty if unknown.
-    ``calls`` are the calls that inlined it, innermost first. ``parent`` is the index of the scope around it, or -1.
-    ``partition`` is the index of the partition whose warps run it; None if there are no partitions, or if several run
-    it. ``lines`` are its first and last line in the TTGIR without records, from 1. ``ended_by_next`` is true for an
-    iteration of which only the start is recorded: the next one's start, or the end record after the loop, also ends it.
-    ``tags`` are in the order of their records.
+    ``label`` is its default name: for an operation, the operation's name. ``calls`` are the calls that inlined it,
+    innermost first. ``parent`` is the index of the scope around it, or -1. ``partition`` is the index of the only
+    partition whose warps run it. ``lines`` are its first and last line in the TTGIR without records. ``ended_by_next``
+    is true for an iteration of which only the start is recorded: the next one's start, or the end record after the
+    loop, also ends it.
     """
 
     record: Name
@@ -104,11 +94,7 @@ def _line(point: PointRecord | None) -> str:
 
 
 class Partition(Struct, frozen=True):
-    """Partition of a warp-specialized kernel.
-
-    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
-    written as (Gluon takes one for each; empty if unknown).
-    """
+    """Partition of a warp-specialized kernel; ``function`` is the one that its region was written as (Gluon's)."""
 
     name: Name
     warps: WarpCount | None
@@ -118,8 +104,8 @@ class Partition(Struct, frozen=True):
 class RelaunchRecord(Struct, frozen=True, kw_only=True):
     """Facts that decide whether a kernel can be launched again from the memory that it began with.
 
-    ``refusal`` is the reason against it, in words that follow *it*; empty if its module shows none. ``waits`` is true
-    if it may loop until others change memory.
+    ``refusal`` is the reason against it, in words that follow *it*. It ``waits`` if it may loop until others change
+    memory.
     """
 
     refusal: Text = ""
@@ -130,9 +116,8 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
     """Scopes of one kernel, outer before inner, in the order of the text: the meaning of each record name.
 
     A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.
-    ``partitions`` begin with the default one; there are none unless the kernel is warp specialized. ``body_record`` is
-    the name of records around the kernel's whole body that belong to no scope: they were not selected, but the clock is
-    fitted to them. It is empty if there are none.
+    ``partitions`` begin with the default one, if the kernel is warp specialized. ``body_record`` names records around
+    the kernel's whole body that were not selected, but the clock is fitted to them.
     """
 
     kernel: Name = ""
@@ -160,10 +145,8 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> int | None:
-        """Index of the scope around the kernel's whole body, if that is recorded.
-
-        Scopes around calls of helpers are of the same kind, and labelled with the helper's name and a line.
-        """
+        """Index of the scope around the kernel's whole body, if that is recorded."""
+        # Calls of helpers are of the same kind, and labelled with the helper's name and a line.
         bodies = (
             index
             for index, scope in enumerate(self.scopes)
@@ -214,7 +197,7 @@ def distinct_names(scopes: Sequence[Scope], *, with_source: bool = False) -> lis
     """Return a name for each scope of a table; equal names get a distinguishing property, as in ``work (loop[0])``.
 
     Scopes that one selector made have the numbers of their records, as in ``tt.load #1``. With ``with_source``, the
-    source line is shown next to the name, and need not be repeated.
+    source line is shown next to the name.
     """
     numbered = _numbered(scopes)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -230,7 +213,6 @@ def distinct_names(scopes: Sequence[Scope], *, with_source: bool = False) -> lis
 
 
 def _numbered(scopes: Sequence[Scope]) -> dict[int, str]:
-    """Return, by index, the scopes of one name whose records all have numbers, with these."""
     alike: dict[str, dict[int, str]] = {}
     for index, scope in enumerate(scopes):
         name, _, number = scope.record.rpartition("#")

@@ -64,20 +64,17 @@ def without_folders(source: str) -> str:
 
 
 SourceLine = tuple[str, int]
-"""Source file and line number."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
 _POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
-# No compiler nests locations deeper.
-_MAX_DEPTH = 200
+_MAX_DEPTH = 200  # no compiler nests locations deeper
 
 
 def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     """Return the source line of each line of a TTGIR text: the first one in the location at the line's end.
 
-    The location of an operation with regions is at the end of its last line, and is that of its first line, too. The
-    rest of the text is not parsed: a capture is read without the parser, and text that is not TTGIR does no harm.
+    An operation with regions has its location at the end of its last line. A capture is read without the parser.
     https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
     """
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]

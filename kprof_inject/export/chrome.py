@@ -17,25 +17,12 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from kprof_inject.errors import printable
-from kprof_inject.export.events import (
-    Arg,
-    Arrows,
-    Counters,
-    EventKind,
-    Events,
-    Picked,
-    Process,
-    Scene,
-    Section,
-    Tracks,
-)
+from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Picked, Process, Scene, Section, Tracks
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import Numbers, Reals
 
-# It precedes each event; it is removed from the first event of a file.
-_SEPARATOR = b",\n"
-# Rows that are in memory as objects at once.
-_CHUNK_ROWS = 1 << 10
+_SEPARATOR = b",\n"  # it precedes each event; it is removed from the first event of a file
+_CHUNK_ROWS = 1 << 10  # rows that are in memory as objects at once
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -53,10 +40,9 @@ class _Event(Struct, gc=False, kw_only=True):
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON that Perfetto's tokenizer reads back.
+    """Return a value as JSON, in which only quotes are escaped.
 
-    It only decodes escapes in strings with a quote, and a string that ends in a backslash fails the whole load. So
-    quotes are the only characters that are escaped.
+    Perfetto's tokenizer decodes no other escapes, and fails on a string that ends in a backslash.
     """
     return _ENCODER.encode(_readable(value))
 
@@ -109,8 +95,7 @@ def _chunks(count: int) -> Iterator[slice]:
 
 
 def _microseconds(ns: Numbers) -> list[float]:
-    found: list[float] = (ns / 1000).tolist()
-    return found
+    return (ns / 1000).tolist()
 
 
 def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType = UNSET) -> tuple[_Event, _Event]:
@@ -132,8 +117,7 @@ def _values(values: Numbers | Reals | Picked, part: slice) -> list[Any]:
     if isinstance(values, Picked):
         texts = [_readable(text) for text in values.texts]
         return [texts[index] for index in values.index[part].tolist()]
-    found: list[Any] = values[part].tolist()
-    return found
+    return values[part].tolist()
 
 
 def _slices_and_instants(events: Events) -> Iterator[bytes]:

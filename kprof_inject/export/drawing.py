@@ -48,8 +48,8 @@ from kprof_inject.timeline.trust import judge
 class DrawnLaunch(Struct, frozen=True):
     """A launch to draw, with the facts that a trace does not show.
 
-    ``number`` is its own in the trace, from 1; an arrow with this ID leads from its call to it, if the time of that is
-    known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders its processes.
+    An arrow with its ``number`` as its ID leads from its call, if known, to it. ``shared_args`` are arguments of the
+    launch and of each of its scopes; ``position`` orders its processes.
     """
 
     number: int
@@ -66,8 +66,6 @@ def draw(timelines: Sequence[Timeline], layout: str, hooks: Sequence[Hook] = ())
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
     viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
     launches, if their times are known; it contains these launches.
-
-    An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
     launches = []
     for number, placed in enumerate(place_launches(timelines), 1):
@@ -88,11 +86,7 @@ def draw(timelines: Sequence[Timeline], layout: str, hooks: Sequence[Hook] = ())
 
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """Return the facts of a launch that a trace does not show, as JSON values by name.
-
-    Several processes or devices also have the accuracy of the device's times: launches with the same ``axis`` can be
-    compared within their two errors. If there is a drift, the offset is that of the first reading.
-    """
+    """Return the facts of a launch that a trace does not show, as JSON values by name."""
     timeline, clock, relation = placed.timeline, placed.clock, placed.clock.relation
     launch = timeline.launch
     facts = {
@@ -408,10 +402,7 @@ def _counters_of_spans(
 
 
 def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
-
-    A CTA is active from its start until its records are copied.
-    """
+    """Yield the number of active CTAs, until their records are copied: a counter for all SMs, then one for each SM."""
 
     def active(ctas: Rows, names: Sequence[str], counter: Numbers) -> Counters:
         start_ns = placed.clock.on_axis(ctas["init_ns"])

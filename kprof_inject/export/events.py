@@ -29,19 +29,15 @@ class Picked(Struct, frozen=True):
 
 
 TextColumn = tuple[str | Numbers | Picked, ...]
-"""A column of texts, as a sequence of parts: a constant, numbers from 0 up in decimal, or a ``Picked``.
-
-At most one part is picked.
-"""
+"""A column of texts, in parts: constants, numbers from 0 up in decimal, and at most one ``Picked``."""
 
 
 class Process(Struct, eq=False):
     """A process of a trace.
 
-    ``own`` is the name of the thread that shows it as a whole, empty for none; viewers that nest draw this thread on
-    the process's track. ``draw`` yields its other parts, on at most ``tracks`` threads and groups. A viewer that nests
-    shows it ``within`` another process, under the name ``label``. ``position`` orders processes, the lowest first
-    (None: by ``pid``); only traces that are merged into another need it.
+    ``own`` is the name of the thread that shows it as a whole; viewers that nest draw this thread on the process's
+    track. ``draw`` yields its other parts, on at most ``tracks`` threads and groups. A viewer that nests shows it
+    ``within`` another process, under the name ``label``. ``position`` orders processes in a merged trace.
 
     Processes are numbered once all are known: ``pid`` is from 1 up and no thread's ID; the IDs of its threads and
     groups ascend from ``first_id``.
@@ -71,9 +67,9 @@ class Process(Struct, eq=False):
 class Tracks(Struct, frozen=True):
     """Threads of one process, on which events are drawn; or groups, which only contain other tracks.
 
-    ``ids`` are unique in the trace; ``positions``, from 0 up, order the threads or the groups of one track. Viewers
-    that nest show each track ``within`` another one, by its ID, under its label. Other viewers show only threads, by
-    their ``names``; groups have none. A group comes before its content.
+    ``positions``, from 0 up, order the threads or the groups of one track. Viewers that nest show each track ``within``
+    another one, by its ID, under its label. Other viewers show only threads, by their ``names``; groups have none. A
+    group comes before its content.
     """
 
     pid: int
@@ -84,16 +80,11 @@ class Tracks(Struct, frozen=True):
     names: TextColumn = ()
 
 
-KindArgs = tuple[tuple[str, str | int | float], ...]
-"""Arguments that many events have in common."""
+KindArgs = tuple[tuple[str, str | int | float], ...]  # arguments that many events have in common
 
 
 class EventKind(Struct, frozen=True):
-    """The common properties of events.
-
-    ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations. A viewer that
-    cannot be told the ``colour`` chooses its own.
-    """
+    """The common properties of events; ``is_instant`` distinguishes points in time from durations."""
 
     name: str
     category: str
@@ -113,10 +104,8 @@ class Arg(Struct, frozen=True):
 class Arrows(Struct, frozen=True):
     """Arrows that leave slices or (``arrive``) point to them: ``ids`` from 1 up, 0 for a slice without any.
 
-    The two ends of an arrow have the same ID, and the part where it leaves comes first. ``name`` is its meaning.
-
-    A slice may begin before the one that its arrow comes from, if their clocks are off. So each end has a time of its
-    own, ``at_ns``: that of its slice's start, but never before the arrow leaves.
+    The two ends of an arrow have the same ID, and the part where it leaves comes first. Clocks may be off, so each end
+    has a time of its own, ``at_ns``: that of its slice's start, but never before the arrow leaves.
     """
 
     ids: Numbers
@@ -166,8 +155,8 @@ class Events(Struct, frozen=True):
 class Counters(Struct, frozen=True):
     """Counters of one process, which has no thread of its own.
 
-    From ``at_ns`` on, counter ``names[counter]`` has ``values``, in ``unit``. A counter's samples are in order of time,
-    at most one at each. They may come in several parts, each with other counters.
+    From ``at_ns`` on, counter ``names[counter]`` has ``values``, in ``unit``. A counter's samples are in one part, in
+    order of time, at most one at each.
     """
 
     pid: int
@@ -181,17 +170,14 @@ class Counters(Struct, frozen=True):
 Part = Process | Tracks | Events | Counters
 
 Section = Callable[[], Iterator[Part]]
-"""A function that returns parts which need none of another section, so sections can be encoded in parallel.
-
-It can be called again, with the same result.
-"""
+"""A function that returns parts which need none of another section, so sections can be encoded in parallel."""
 
 
 class Scene(Struct, frozen=True):
-    """The whole content of a trace. ``launches`` has the facts of each, as JSON, in the order of their processes.
+    """The whole content of a trace; ``launches`` has the facts of each, as JSON, in the order of their processes.
 
     In the order of the ``sections`` and their parts, a process comes before its content, a thread before its events,
-    and earlier events of a thread before later ones, if they are in different parts.
+    and earlier events of a thread before later ones.
     """
 
     launches: list[dict[str, Any]]

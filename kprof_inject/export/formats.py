@@ -22,8 +22,8 @@ from kprof_inject.timeline.timeline import Timeline
 class Format(Struct, frozen=True):
     """A format for a viewer (``is_drawing``) or of numbers, for programs.
 
-    ``encode`` yields the bytes of a scene, or those of a table of timelines and their asynchronous work, in chunks;
-    launches are jobs of the ``JobRunner``. ``advice`` says how to read a ``{file}``; ``needs`` is an optional package.
+    ``encode`` yields the bytes of a scene or of a table, in chunks; launches are jobs of the ``JobRunner``. ``advice``
+    says how to read a ``{file}``; ``needs`` is an optional package.
     """
 
     encode: Callable[..., Iterator[bytes]]
@@ -67,10 +67,7 @@ class TraceFile(Struct, frozen=True):
 
     @classmethod
     def at(cls, path: Path, layout: str | None = None, hooks: Sequence[Hook] = ()) -> TraceFile:
-        """Prepare to write a file, in one of the ``LAYOUT_NAMES``.
-
-        Raises ``KprofError`` for an unknown ending, a layout or hooks that it does not support, or a missing package.
-        """
+        """Prepare to write a file; raises ``KprofError`` if its format is unknown, or lacks layouts or a package."""
         format = format_of(path)
         option = "--layout" if layout is not None else "--hooks" if hooks else ""
         if option and not format.is_drawing:

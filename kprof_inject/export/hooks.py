@@ -90,10 +90,7 @@ class CounterValues(Hook, frozen=True):
 
 
 class ScopeArrows(Hook, frozen=True):
-    """A hook ``function(launch)`` that adds arrows.
-
-    It returns the rows of ``launch.scopes`` where arrows begin, and those where they end: at the scopes' starts.
-    """
+    """A hook ``function(launch)`` that returns the rows of ``launch.scopes`` at whose starts arrows begin, and end."""
 
 
 def counters(unit: str) -> Callable[[Callable[..., Any]], CounterValues]:
@@ -142,7 +139,6 @@ def read_hooks(path: Path) -> Sequence[Hook]:
 
 
 def _place_in(file: str, error: BaseException) -> Position | None:
-    """Return the place in this file that raised the error, or that called what raised it."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return _line_of(file, frames[-1].lineno or 1) if frames else None
 
@@ -192,10 +188,7 @@ def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> 
 
 
 def hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
-    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each.
-
-    ``number`` is that of the launch. Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes.
-    """
+    """Yield both ends of the hooks' arrows in launch ``number``: rows of its scopes, and the arrow of each."""
     first_id = (number + 1) * _ARROWS_PER_LAUNCH
     of_scopes = [hook for hook in hooks if isinstance(hook, ScopeArrows)]
     # All scopes are in memory at once only if there are such hooks.

@@ -33,8 +33,7 @@ _UI = "https://ui.perfetto.dev"
 _HOST = "127.0.0.1"
 PORT = 9001
 """The only port of this machine from which the UI may fetch (``ui/src/frontend/index.ts`` of Perfetto's sources)."""
-MAX_MINUTES = 10.0
-"""Time that a browser has to fetch the trace."""
+MAX_MINUTES = 10.0  # to fetch the trace
 
 # Without any of these, Python opens a browser for the terminal, which does not support WebAssembly.
 _SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -50,10 +49,7 @@ class Opening(Struct, frozen=True):
 
 
 def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
-    """Return the opening for the launch that began last; None if no CTA of any launch ran.
-
-    A launch may be so far from the host's call that made it that it is invisible in the trace as a whole.
-    """
+    """Return the opening for the launch that began last; None if no CTA of any launch ran."""
     placed = place_launches(timelines)
     spans = [(span, number) for number, launch in enumerate(placed) if (span := launch.span_ns())]
     if not spans:

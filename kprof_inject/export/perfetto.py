@@ -37,8 +37,7 @@ from kprof_inject.export.protobuf import (
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import Numbers, Reals
 
-# Few enough that a chunk's rows stay in the processor's cache.
-_CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
+_CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15  # few enough that a chunk's rows stay in the processor's cache
 
 # Field numbers by message (https://github.com/google/perfetto/tree/main/protos/perfetto/trace).
 # ``Trace`` and ``TracePacket``:
@@ -104,10 +103,8 @@ def _packet(number: int, message: bytes) -> bytes:
 
 
 def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
-    """Return columns with a packet for each row, with a ``TrackEvent``: ``first`` in each row, then these columns.
-
-    No packet names a clock, so times are on the trace's own clock, and Perfetto shows them unchanged.
-    """
+    """Return columns with a packet for each row, with a ``TrackEvent``: ``first`` in each row, then these columns."""
+    # No packet names a clock, so times are on the trace's own clock, and Perfetto shows them unchanged.
     return message_fields(
         _PACKET,
         [varints(at_ns), *message_fields(_TRACK_EVENT, event, first), constant(_NEEDS_INTERNED)],
@@ -171,9 +168,7 @@ class _SectionWriter:
             ),
         ]
         ends = _event_packets(
-            events.end_ns[is_slice],
-            [varints(events.tids[is_slice])],
-            field(_TYPE, _SLICE_END) + varint_key(_TRACK),
+            events.end_ns[is_slice], [varints(events.tids[is_slice])], field(_TYPE, _SLICE_END) + varint_key(_TRACK)
         )
         return merged([(_event_packets(events.start_ns, starts), place[order]), (ends, place[end_order])])
 
@@ -208,10 +203,7 @@ class _SectionWriter:
 
 
 def _chunks(events: Events) -> Iterator[tuple[Events, Numbers, Numbers, int]]:
-    """Yield chunks of at least one group; several groups share one if their order numbers are few.
-
-    With each come unique order numbers of its starts and of its ends, and a number above all of these.
-    """
+    """Yield chunks of whole groups, with unique order numbers of their starts and ends, and a number above these."""
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
     highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))

@@ -126,7 +126,6 @@ def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"
 
 @lru_cache
 def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
-    """Return the key, the length and the ``first`` bytes of a message, for each length of the rest."""
     key = varint(number << 3 | _BYTES)
     return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
 

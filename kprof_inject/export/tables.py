@@ -58,14 +58,12 @@ COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
 """The columns of all tables, in order; those of tags follow. The type of a text is that of its index."""
 
 _NONE = -1
-# More than the warps of a CTA, and than the records of a warp.
-_WARPS, _RECORDS = 1 << 7, 1 << 32
+_WARPS, _RECORDS = 1 << 7, 1 << 32  # more than the warps of a CTA, and than the records of a warp
 
 Columns = Mapping[str, NDArray[np.signedinteger]]
 
 
 def _texts_of(timeline: Timeline) -> list[tuple[str, ...]]:
-    """Return the ``_TEXTS`` of each scope of the launch's table; all can be encoded in UTF-8."""
     launch, partitions = timeline.launch, partition_names(timeline.table)
     described = []
     for index, scope in enumerate(timeline.table.scopes):
@@ -82,7 +80,6 @@ def _places_of(timeline: Timeline) -> tuple[int, ...]:
 
 
 def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Columns]:
-    """Yield the columns from ``SCOPE_COLUMNS`` on, in parts of at least one row."""
     found = recorded_in_flight(timeline)
     groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
     groups = groups[np.argsort(_keys(groups, "record"), kind="stable")]
@@ -100,15 +97,11 @@ def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Col
 
 
 def _keys(rows: Rows, record: str) -> Numbers:
-    keys: Numbers = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
-    return keys
+    return (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
 
 
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
-    """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; the lines of each launch are one of ``run``'s jobs.
-
-    A line ends in a line feed only; an empty cell is a tag without a value.
-    """
+    """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; launches are ``run``'s jobs."""
     tags = tag_columns(timeline.table for timeline in timelines)
     yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
     yield from run([partial(_lines, timeline, tags) for timeline in timelines])
@@ -190,7 +183,6 @@ def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
 
 
 def _arrow_batches(rows: _Rows) -> tuple[Any, Iterator[Any]]:
-    """Return the ``pyarrow.Schema`` of the rows, and the rows as ``pyarrow.RecordBatch``."""
     arrow = optional_module("pyarrow", "pyarrow")
     types = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
     types |= {name: arrow.dictionary(types[name], arrow.string()) for name in rows.texts}
@@ -214,10 +206,7 @@ _MIN_GROUP_ROWS = 122_880
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """Yield the file's bytes in chunks.
-
-    Its metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each launch.
-    """
+    """Yield the file's bytes in chunks; its metadata have the version and the facts of each launch, as JSON."""
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
     schema, every = _arrow_batches(_Rows(timelines))
     launches = []
@@ -242,8 +231,6 @@ def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 
 class _Sink(io.BytesIO):
-    """A file that holds the written bytes until they are taken."""
-
     taken = 0
 
     def tell(self) -> int:
@@ -320,8 +307,7 @@ def _frame(name: str, **metrics: float) -> dict[str, Any]:
 
 
 def _child(frame: dict[str, Any], name: str, key: object = None) -> dict[str, Any]:
-    child: dict[str, Any] = frame["children"].setdefault(key or name, _frame(name))
-    return child
+    return frame["children"].setdefault(key or name, _frame(name))
 
 
 def _add(frame: dict[str, Any], **metrics: float) -> None:
@@ -335,8 +321,8 @@ def _listed(frame: dict[str, Any]) -> dict[str, Any]:
 def _ran(timeline: Timeline) -> dict[_Path, tuple[int, int]]:
     """Return each path's executions, and its cycles of all warps without those of inner paths.
 
-    The nesting is that of the scope table if it has parents, whatever a ring lost; otherwise it is the nesting at run
-    time. Scopes that cross overlap, so the time they share counts for both.
+    The nesting is that of the scope table if it has parents, otherwise that at run time. Scopes that cross share time,
+    which counts for both.
     """
     scopes = timeline.table.scopes
     planned: list[_Path] = []

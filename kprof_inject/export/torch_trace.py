@@ -33,7 +33,6 @@ from kprof_inject.timeline.axis import Axis, DeviceClock, HostClock, PlacedLaunc
 from kprof_inject.timeline.timeline import Timeline
 
 SUMMARY_KEY = "kprof_inject"
-"""The key of our summary, next to ``traceEvents``."""
 
 _ALIGNMENT = "the trace that it was merged into"
 # Above Linux's process IDs (``/proc/sys/kernel/pid_max`` is at most 2^22), so that ours equal none of them.

@@ -24,16 +24,13 @@ LAYOUT_NAMES = ("sm", "cta", "scope")
 
 def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
     """Return the first row of each warp of a CTA in a block (``SCOPE_COLUMNS``), and its number of scopes."""
-    cta, warp = scopes["cta"], scopes["warp"]
-    begins = np.flatnonzero((cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])) + 1
-    first = np.concatenate((np.zeros(min(len(scopes), 1), dtype=np.int64), begins))
+    first = np.flatnonzero((np.diff(scopes["cta"], prepend=-1) != 0) | (np.diff(scopes["warp"], prepend=-1) != 0))
     return first, np.diff(first, append=len(scopes))
 
 
 def numbers_in(columns: Rows, name: str) -> Numbers:
     """Return a column as ``int64``."""
-    column: Numbers = columns[name].astype(np.int64)
-    return column
+    return columns[name].astype(np.int64)
 
 
 _CTA_BITS = 32
@@ -141,10 +138,7 @@ class LaunchTracks:
         return (*sm, " ", *place) if self._by_sm or self._by_scope else (*place, ", ", *sm)
 
     def groups(self, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
-        """Yield the groups around these threads that are not ``drawn``, the outer ones first, and mark them.
-
-        ``drawn`` has a row for each group. A part may be empty.
-        """
+        """Yield the groups around these threads that are not ``drawn``, the outer ones first, and mark them there."""
         lanes, warps = self._lanes_and_warps(numbers)
         ctas = warps // self._per_cta
         levels: list[tuple[int, Numbers]] = [(0, lanes if self._by_scope else ctas)]

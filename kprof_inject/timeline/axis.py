@@ -23,15 +23,11 @@ from kprof_inject.capture.model import Launch, place_names
 from kprof_inject.timeline.columns import Numbers, Rows
 from kprof_inject.timeline.timeline import Timeline
 
-# Two quartz clocks, each within 100 ppm.
-_MAX_DRIFT = 2e-4
-# A timer that moves in steps (32 ns on an H200) shows a time that is up to a step old.
-_TIMER_STEP_NS = 32
+_MAX_DRIFT = 2e-4  # two quartz clocks, each within 100 ppm
+_TIMER_STEP_NS = 32  # a timer that moves in steps (32 ns on an H200) shows a time that is up to a step old
 
 
 class _Line(Struct, frozen=True):
-    """Possible relation: host time less device time, less a common origin, is ``offset_ns + drift * x_ns``."""
-
     offset_ns: float
     drift: float
 
@@ -57,10 +53,7 @@ class HostClock(Struct, frozen=True):
     _furthest_reading_ns: float
 
     def to_host_ns(self, device_ns: Numbers) -> Numbers:
-        """Convert device times to host times.
-
-        All launches of a device use the same function, so that their order stays.
-        """
+        """Convert device times to host times."""
         host_ns = device_ns + self.offset_ns
         if self.drift:
             host_ns += np.rint((device_ns - self.device_ns) * self.drift).astype(np.int64)
@@ -87,7 +80,12 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
         for one in readings
     ]
     widening = 1
-    while not (corners := _lines_through(bounds := _bounds(known_ns, widening))):
+    while True:
+        bounds = [
+            (x_ns, at_ns - widening * error_ns, at_ns + widening * error_ns) for x_ns, at_ns, error_ns in known_ns
+        ]
+        if corners := _lines_through(bounds):
+            break
         widening *= 2
     lowest = min(line.drift for line in corners)
     highest = max(line.drift for line in corners)
@@ -107,16 +105,8 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     )
 
 
-_Bounds = list[tuple[int, int, int]]
-"""Time, and lower and upper bound of the offset there, for each reading."""
-
-
-def _bounds(known_ns: Sequence[tuple[int, int, int]], widening: int) -> _Bounds:
-    return [(x_ns, at_ns - widening * error_ns, at_ns + widening * error_ns) for x_ns, at_ns, error_ns in known_ns]
-
-
-def _lines_through(bounds: _Bounds) -> list[_Line]:
-    """Return the corners of the polygon of all lines within the bounds; empty if there is no such line."""
+def _lines_through(bounds: Sequence[tuple[int, int, int]]) -> list[_Line]:
+    """Return the corners of the polygon of all lines between each time's lower and upper bound of the offset."""
     (_, low, high), *rest = bounds
     lines = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
     for x_ns, low, high in rest:
@@ -143,10 +133,9 @@ def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]
 
 
 class HostCall(Struct, frozen=True):
-    """Host's call that made a launch, by the device's globaltimer.
+    """Host's call that made a launch, from just before it until it returned, by the device's globaltimer.
 
-    It lasts from just before the call until it returned (None if that was not recorded). Its times may be off by
-    ``error_ns`` against the device's.
+    Its times may be off by ``error_ns`` against the device's.
     """
 
     start_ns: int
@@ -155,12 +144,9 @@ class HostCall(Struct, frozen=True):
 
 
 def host_call(launch: Launch, relation: HostClock) -> HostCall | None:
-    """Return the call of a launch, given the ``relation`` of its device to its host.
-
-    None for a launch in a CUDA graph: the call that was captured did not make the replay, which may be minutes later.
-    """
+    """Return the call of a launch, given the ``relation`` of its device to its host; None in a CUDA graph."""
     if launch.graph:
-        return None
+        return None  # the call that was captured did not make the replay, which may be minutes later
     start_ns = _to_device_ns(relation, launch.host_ns)
     end_ns = None if launch.host_end_ns is None else _to_device_ns(relation, launch.host_end_ns)
     last_ns = start_ns if end_ns is None else end_ns
@@ -183,8 +169,8 @@ _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 class Axis(Struct, frozen=True):
     """Axis of launches whose times can be compared.
 
-    ``zero_ns`` is when the first launch begins or is called, by the axis's clock. Launches of two ``devices`` may be
-    off against each other by ``error_ns``: the sum of both devices' errors.
+    ``zero_ns`` is when the first launch begins or is called, by the axis's clock. ``error_ns`` is the sum of the errors
+    of any two ``devices``.
     """
 
     number: int
@@ -214,11 +200,7 @@ class DeviceClock(Struct, frozen=True):
 
 
 class PlacedLaunch(Struct, frozen=True):
-    """Launch with its clock.
-
-    ``place_name`` has its process and device, and is empty if there is only one. ``call`` is the host's call that made
-    it; None if the host's clock was not read next to the device.
-    """
+    """Launch with its clock; ``place_name`` has its process and device, and is empty if there is only one."""
 
     timeline: Timeline
     place_name: str
@@ -249,11 +231,7 @@ def span_of(ctas: Rows) -> tuple[int, int]:
 
 
 def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
-    """Return the launches with their clocks.
-
-    They stay in the given order if all are of one process and device; otherwise they are sorted by host, rank, device
-    and device time.
-    """
+    """Return the launches with their clocks; those of several places are sorted by host, rank, device and time."""
     names = place_names(timeline.launch.place for timeline in timelines)
 
     def order(timeline: Timeline) -> tuple[object, ...]:
@@ -281,7 +259,6 @@ class _Device(Struct, frozen=True):
     relation: HostClock | None
 
     def begins_ns(self) -> Iterator[int]:
-        """Yield when each launch begins, and when the host called it, if that is known."""
         for timeline in self.timelines:
             if timeline.ctas.size:
                 yield timeline.first_ns
@@ -289,14 +266,12 @@ class _Device(Struct, frozen=True):
                 yield call.start_ns
 
     def error_ns(self) -> int:
-        """Return the maximum error of the host's clock at the launches."""
         ran = [timeline for timeline in self.timelines if timeline.ctas.size]
         if self.relation is None or not ran:
             return 0
         return self.relation.error_ns(min(one.first_ns for one in ran), max(one.last_ns for one in ran))
 
     def call_of(self, launch: Launch) -> HostCall | None:
-        """Return the host's call that made the launch, by the device's globaltimer."""
         return host_call(launch, self.relation) if self.relation and launch.process.host_clock == self.host else None
 
 

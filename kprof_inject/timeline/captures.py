@@ -50,18 +50,14 @@ def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
         yield next(decoded) if launch.recorded is None else _timeline_of_recorded(launch, launch.recorded)
 
 
-_MAX_HEADER_BYTES = 1 << 20
-"""Headers that are held to be evaluated together. More are hardly faster, and take memory."""
+_MAX_HEADER_BYTES = 1 << 20  # Headers that are held to be evaluated together. More are hardly faster, and take memory.
 
 _Held = list[tuple[int, NDArray[np.uint32], NDArray[np.uint64]]]
 """Places of launches, the headers of their rows, and the ends that other CTAs left."""
 
 
 def headers_of(launches: Sequence[Launch]) -> list[LaunchHeaders | KprofError | None]:
-    """Return each launch's figures from the headers of its CTAs, without decoding its records.
-
-    The error, if its buffer is damaged as a whole; None if only decoding shows its figures, because no timer was read.
-    """
+    """Return each launch's figures from the headers of its CTAs, without decoding; None if no timer was read."""
     results: list[LaunchHeaders | KprofError | None] = [None] * len(launches)
     held: defaultdict[tuple[object, ...], _Held] = defaultdict(list)  # by the form of their headers
     held_bytes = 0
@@ -214,14 +210,11 @@ _SPAN_COLUMNS = np.dtype([("unit", "i8"), ("scope", "i2"), ("start_ns", "i8"), (
 
 
 def _spans(entries: Rows) -> tuple[Rows, Rows]:
-    """Return whole scopes and instants by unit and start, and the starts and ends without a partner.
-
-    An end belongs to the last open start of its event in its unit.
-    """
+    """Return whole scopes and instants by unit and start, and the starts and ends without a partner."""
     is_end, is_instant = entries["side"] == Side.END, entries["side"] == Side.INSTANT
     at = np.flatnonzero(~is_instant)
     at = at[np.lexsort((entries["event"][at], entries["unit"][at]))]
-    # A start and its end have the same number of open scopes of their event around them.
+    # An end belongs to the last open start of its event in its unit: both have as many open scopes of it around them.
     level = np.cumsum(np.where(is_end[at], -1, 1)) + is_end[at]
     order = np.lexsort((level, entries["event"][at], entries["unit"][at]))
     at, level = at[order], level[order]
@@ -241,8 +234,8 @@ def _spans(entries: Rows) -> tuple[Rows, Rows]:
 def _in_time(scopes: Rows) -> tuple[Pairs, Numbers, Numbers]:
     """Return the scopes' starts and ends as pairs in the order of time, with the unit and time of each.
 
-    Within one step of the timer, the scopes that began before it end first, the last-begun of them at once. Then the
-    others begin, and those that also end in the step end at once.
+    In one step of the timer, the scopes that began before it end first, the last-begun at once. Then the others begin,
+    and those that also end in the step end at once.
     """
     count = len(scopes)
     rank = np.arange(count)
@@ -258,10 +251,9 @@ def _in_time(scopes: Rows) -> tuple[Pairs, Numbers, Numbers]:
 
 
 def _timeline_of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
-    """Return the timeline of a launch that another profiler recorded.
+    """Return the timeline of a launch that another profiler recorded, by the timer, so no clock is fitted.
 
-    Each entry is a reading of the device's globaltimer, so no clock is fitted: cycles are the timer's nanoseconds.
-    Begin and end of a CTA are unknown: it is assumed to last from its first entry to its last.
+    A CTA is assumed to last from its first entry to its last.
     """
     units, entries, count = recorded.units, recorded.entries, len(launch.kernel.scopes.scopes)
     # A unit writes in the order of time.
@@ -330,7 +322,6 @@ _LACKED = ("open_starts", "stray_ends", "records_damaged")
 
 
 def _incomplete(units: Rows, damaged: Numbers, alone: Rows) -> Rows:
-    """Return for each unit how many records it lacks (``INCOMPLETE_COLUMNS`` without times)."""
     is_end = alone["side"] == Side.END
     lacking = np.zeros(len(units), dtype=INCOMPLETE_COLUMNS)
     for name in ("cta", "sm", "warp"):

@@ -21,8 +21,7 @@ from kprof_inject.timeline.records import recorded_warps
 
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
 
-_Range = tuple[int, int | None]
-"""First number of the range, and the first one after it; None if it has no end."""
+_Range = tuple[int, int | None]  # first number of the range, and the first one after it; None if it has no end
 
 
 class NumberSet(Struct, frozen=True):
@@ -50,10 +49,7 @@ class NumberSet(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, option: str) -> NumberSet:
-        """Parse numbers and ranges, separated by commas; a range includes both its ends, or has no last one.
-
-        Raises a usage error that points into the value of ``option``.
-        """
+        """Parse numbers and ranges, separated by commas; raises a usage error that points into ``option``'s value."""
         ranges = []
         column = 1
         for part in text.split(","):
@@ -76,7 +72,6 @@ class NumberSet(Struct, frozen=True):
         return cls(tuple(bounds))
 
     def __contains__(self, number: int) -> bool:
-        """Return whether the number is in the set."""
         return bisect_right(self.bounds, number) % 2 == 1
 
     def meets(self, other: NumberSet) -> bool:
@@ -85,11 +80,9 @@ class NumberSet(Struct, frozen=True):
 
     def among(self, numbers: NDArray[np.signedinteger]) -> Mask:
         """Return which of these numbers are in the set."""
-        found: Mask = np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
-        return found
+        return np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
 
     def __str__(self) -> str:
-        """Return the set as text that ``parse`` accepts."""
         texts = []
         for first, stop in self._ranges():
             last = "" if stop is None else str(stop - 1)
@@ -125,15 +118,13 @@ def _parse_range(part: str, where: Position) -> _Range:
     return first, last + 1
 
 
-# Number of names that a hint lists.
-_MAX_NAMES = 12
+_MAX_NAMES = 12  # number of names that a hint lists
 
 
 class Choice(Struct, frozen=True):
     """The wanted part of a capture; a field that is None or empty excludes nothing.
 
     ``launches`` are numbers as in ``Launch.index``. ``kernels`` and ``scopes`` are globs, of which one must match.
-    Scope names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` are wildcards.
     """
 
     launches: NumberSet | None = None
@@ -163,17 +154,14 @@ class Choice(Struct, frozen=True):
         return kept
 
     def wanted(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
-        """Return the ``launches`` that must be decoded.
-
-        Raises ``KprofError`` if a part of the choice matches nothing in them; its hint lists what exists.
-        """
+        """Return the ``launches`` to decode; raises ``KprofError`` if a part of the choice matches nothing in them."""
         if not launches:
             return ()
         for glob in self.kernels:
             _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
         left = [one for one in launches if any(fnmatchcase(one.kernel.name, glob) for glob in self.kernels or ("*",))]
         _require_number(
-            "--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), _how_kept
+            "--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), _how_kept(left)
         )
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
@@ -201,11 +189,7 @@ class Choice(Struct, frozen=True):
         return self.sms is not None or self.ctas is not None
 
     def require_ctas(self, ran: Sequence[Rows], unrecorded: Sequence[Rows] = ()) -> None:
-        """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded (``CTA_COLUMNS`` of each launch).
-
-        ``unrecorded`` are those that only ran. The hint lists what exists. The SMs of CTAs are only known once their
-        launch is decoded.
-        """
+        """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded; ``unrecorded`` ones only ran."""
         if not self.names_ctas or any(self.keep_ctas(ctas).any() for ctas in ran):
             return
         if any(self.keep_ctas(ctas).any() for ctas in unrecorded):
@@ -234,10 +218,7 @@ EVERYTHING = Choice()
 
 
 def matches_scope(name: str, glob: str) -> bool:
-    """Return whether the glob matches the name of a scope.
-
-    Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` are wildcards.
-    """
+    """Return whether the glob, in which only ``*`` and ``?`` are wildcards, matches a scope's name (``loop[0]``)."""
     return name == glob or fnmatchcase(name, glob.replace("[", "[[]"))
 
 
@@ -262,19 +243,15 @@ def _require_number(
     chosen: NumberSet | None,
     launches: Sequence[Launch],
     has: Callable[[Launch], NumberSet],
-    why: Callable[[Sequence[Launch]], str] = lambda _: "",
+    why_no_others: str = "",
 ) -> None:
-    """Raise if no launch has any of the chosen numbers.
-
-    The hint lists the numbers that each kernel has, and ``why`` it has no others.
-    """
     if chosen is None or any(chosen.meets(has(launch)) for launch in launches):
         return
     by_kernel: dict[str, list[NumberSet]] = {}
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    hint = f"there are {what} {listed(known, _MAX_NAMES)}{why(launches)}"
+    hint = f"there are {what} {listed(known, _MAX_NAMES)}{why_no_others}"
     raise KprofError(f"{option} {chosen} matches nothing", hint=hint)
 
 

@@ -43,10 +43,8 @@ from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 # Times shorter than 8 timer steps do not determine the rate; 64 steps suffice for a rough one.
 _MIN_STEPS = 8
 _ENOUGH_STEPS = 64
-# Pairs sampled for the rough rate, evenly spaced.
-_MAX_PAIRS = 1 << 16
-# Maximum weight of a pair, in median ones: a clock value that is far off makes a distant pair.
-_MAX_WEIGHT = 4.0
+_MAX_PAIRS = 1 << 16  # pairs sampled for the rough rate, evenly spaced
+_MAX_WEIGHT = 4.0  # maximum weight of a pair, in median ones: a clock value that is far off makes a distant pair
 # Neighbours compared on each side, and their tolerance: the delay of a reading by a busy memory, some steps of the
 # timer, and this share of the time between the two.
 _NEIGHBOURS = 3
@@ -59,8 +57,7 @@ _ERRORS = 4.0
 def rough_rate(readings: Readings, nominal_ns: float) -> float:
     """Estimate the nanoseconds per cycle as the weighted median of slopes between readings.
 
-    It holds as long as half of the readings are right. Returns ``nominal_ns`` if the readings are too few, or the
-    result is impossible.
+    It holds while half of the readings are right; ``nominal_ns`` if they are too few, or the result is impossible.
     """
     cycles, ns = _pairs(readings)
     apart = cycles > 0
@@ -76,10 +73,9 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
 
 
 def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
-    """Return the distances of pairs of readings, in cycles and in nanoseconds.
+    """Return the distances of pairs of readings on one SM, in cycles and in nanoseconds.
 
-    Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a jump of the counter is
-    within few pairs.
+    They are as close as the timer's steps allow, so that a jump of the counter is within few pairs.
     """
     count = len(readings.sm)
     index = np.arange(0, count, 1 + count // _MAX_PAIRS)
@@ -99,9 +95,8 @@ def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Mask]:
     """Return the counter of each reading, numbered from 0 in the readings' order, and whether the reading is plausible.
 
-    One corrupted word can put a time minutes away, and a least squares fit with it. So a reading is plausible only if
-    most of its neighbours on the same counter agree with it: the clock between the two must run at half to one and a
-    half times the launch's rate.
+    One corrupted word can put a time minutes away, and a least squares fit with it. So most neighbours on the same
+    counter must agree with a reading: the clock between the two runs at half to one and a half times the launch's rate.
 
     An SM has one counter; or several, far apart: one that jumped, or those of several SMs with the same number. (Proton
     numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two add up to as much as 38.)
@@ -129,61 +124,41 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
 
 
 def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
-    """Determine whether each reading and the one ``lag`` rows later may be of one counter."""
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
     reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
     tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
-    return agreed
+    return (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
 
 
 class ClockSource(StrEnum):
     """Source of the rate of a launch's clock."""
 
-    FITTED = "fitted"
-    """Fitted to readings of the timer."""
-    ASSUMED = "assumed"
-    """The device's nominal rate: the launch was too short for its readings, or made no record."""
-    NOMINAL = "nominal"
-    """The device's nominal rate, because no timer was read at all."""
-    TIMER = "timer"
-    """No clock: every record is itself a reading of the timer, in nanoseconds."""
+    FITTED = "fitted"  # fitted to readings of the timer
+    ASSUMED = "assumed"  # the device's nominal rate: the launch was too short for its readings, or made no record
+    NOMINAL = "nominal"  # the device's nominal rate, because no timer was read at all
+    TIMER = "timer"  # no clock: every record is itself a reading of the timer, in nanoseconds
 
 
 class ClockFit(Struct, frozen=True):
-    """Clock of a launch, which converts the cycles of its SMs' counters to nanoseconds.
-
-    All times are as the timer shows them: half of its step late on average.
-    """
+    """Clock of a launch, which converts cycles to nanoseconds as the timer shows them: half a step late on average."""
 
     rate_ns: float
-    """Mean nanoseconds per cycle."""
     rate_error: float
-    """Relative standard error of ``rate_ns``."""
-    sms: Numbers
-    """SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs have its number.
-    """
-    base_cycles: Numbers
-    """First value of each counter's line; ascending within an SM."""
+    sms: Numbers  # SM of each counter, ascending; an SM may have several (see ``agreement``)
+    base_cycles: Numbers  # first value of each counter's line; ascending within an SM
     base_ns: Numbers
-    """Time of each counter at its ``base_cycles``."""
     curves: Curves
-    """Curve that is added to each counter's line."""
     source: ClockSource
-    residual_ns: float = 0.0
-    """Root mean square of the readings' distances from the fit."""
-    timer_step_ns: int = 0
-    """Step of the timer; 0 without readings."""
+    residual_ns: float = 0.0  # root mean square of the readings' distances from the fit
+    timer_step_ns: int = 0  # step of the timer; 0 without readings
     readings: int = 0
-    readings_left_out: int = 0
-    """Number of readings that contradict the others too much to be true."""
+    readings_left_out: int = 0  # number of readings that contradict the others too much to be true
     counters_guessed: int = 0
     """Number of counters without a plausible reading, which are placed anywhere within the launch."""
 
     def __repr__(self) -> str:
-        """Return the rate and where it is from, in one line: the fit has a point for each reading."""
         error = f" ± {100 * self.rate_error:.2g} %" if self.source == ClockSource.FITTED else ""
         return f"<ClockFit: {self.clock_hz / 1e6:.0f} MHz{error}, {self.source.value}>"
 
@@ -197,16 +172,8 @@ class ClockFit(Struct, frozen=True):
         """Mean clock rate if it was fitted to readings of the timer; otherwise None."""
         return self.clock_hz if self.source == ClockSource.FITTED else None
 
-    @property
-    def curves_rate(self) -> float:
-        """Mean rate of all curves from their first knots to their last, as a part of ``rate_ns``."""
-        return 1 + self.curves.mean_slope / self.rate_ns
-
     def to_ns(self, cycles: Numbers, sm: Numbers) -> Numbers:
-        """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
-
-        An SM without readings uses the clock of the next SM.
-        """
+        """Convert clock values to the device's globaltimer; an SM without readings uses the clock of the next SM."""
         # The first value that is mapped by each counter. Values before a counter's first reading map to the nearer of
         # the SM's two counters.
         begins = self.base_cycles.copy()
@@ -225,10 +192,7 @@ class ClockFit(Struct, frozen=True):
 
 
 def fit_clocks(launches: Sequence[tuple[Readings, float | None]]) -> list[ClockFit]:
-    """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
-
-    The result is that of fitting each alone.
-    """
+    """Fit the clocks of many launches, given with their device's nominal clock in Hz, as if each were alone."""
     lines = _lines([launch for launch in launches if launch[0].sm.size])
     fitted = (_clock(line, *fit) for line, fit in zip(lines, fit_curves(lines), strict=True))
     nothing = np.empty(0, dtype=np.int64)
@@ -278,11 +242,7 @@ def _clock(lines: Lines, curves: Curves, residual_ns: float) -> ClockFit:
 
 
 def nominal_clock(sm: Numbers, first_cycles: Numbers, nominal_hz: float | None, begin_ns: int) -> ClockFit:
-    """Assume a clock for a launch that began at ``begin_ns``.
-
-    Every SM runs at the device's nominal rate, and the smallest of its ``first_cycles``, its first record, is at the
-    launch's begin.
-    """
+    """Assume the nominal rate, and that each SM's smallest ``first_cycles`` are at the launch's begin, ``begin_ns``."""
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
@@ -298,10 +258,7 @@ def nominal_clock(sm: Numbers, first_cycles: Numbers, nominal_hz: float | None, 
 
 
 def timer_clock(sms: Numbers) -> ClockFit:
-    """Return the clock of a launch whose records are readings of the timer: one cycle is one nanosecond.
-
-    ``sms`` are its SMs, ascending.
-    """
+    """Return the clock of a launch on ``sms``, ascending, whose records are readings of the timer in nanoseconds."""
     zeros = np.zeros(len(sms), dtype=np.int64)
     return ClockFit(1.0, 0.0, sms, zeros, zeros, flat_curves(len(sms)), ClockSource.TIMER)
 
@@ -313,13 +270,15 @@ def _place(sm: Numbers, cycles: Numbers) -> Numbers:
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:
     """Assume times for a launch whose Triton reads no timer: its CTAs with times, and the clock they are by.
 
-    A CTA lasts from its first record (estimated, if the ring lost it) to its last. A CTA without records begins and
-    ends with the launch.
-
-    Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first CTA within 0.2
-    µs of the others (H200), so their first records are assumed to be simultaneous, at the launch's begin.
+    A CTA lasts from its first record (estimated, if the ring lost it) to its last; without records, it begins and ends
+    with the launch. Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first
+    CTA within 0.2 µs of the others (H200), so all first records are assumed to be at the launch's begin.
     """
-    begin_ns = _called_ns(launch)
+    # When the host had made the launch: by the device's globaltimer if the host read it, else by the host's clock.
+    begin_ns = launch.host_ns
+    if readings := [reading for reading in launch.process.host_readings if reading.device == launch.device]:
+        nearest = min(readings, key=lambda reading: abs(reading.host_ns - launch.host_ns))
+        begin_ns += nearest.device_ns - nearest.host_ns
     rows = np.flatnonzero(warps.kept.any(axis=1))
     estimated, _ = first_cycles(ctas, warps)
     first = np.minimum(estimated, warps.first_cycles.min(axis=1))[rows]
@@ -329,15 +288,3 @@ def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawC
     init_ns[rows] = clock.to_ns(first, ctas.sm[rows])
     final_ns[rows] = clock.to_ns(last, ctas.sm[rows])
     return replace(ctas, init_ns=init_ns, pre_final_ns=final_ns, post_final_ns=final_ns), clock
-
-
-def _called_ns(launch: Launch) -> int:
-    """Return when the host had made the launch.
-
-    The time is by the device's globaltimer if the host read it too, else by the host's clock.
-    """
-    readings = [reading for reading in launch.process.host_readings if reading.device == launch.device]
-    if not readings:
-        return launch.host_ns
-    nearest = min(readings, key=lambda reading: abs(reading.host_ns - launch.host_ns))
-    return nearest.device_ns + launch.host_ns - nearest.host_ns

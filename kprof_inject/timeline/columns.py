@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Rows = NDArray[np.void]
-"""Array of one of the columns below, such as ``SCOPE_COLUMNS``."""
+Rows = NDArray[np.void]  # array of one of the columns below, such as ``SCOPE_COLUMNS``
 
 SCOPE_COLUMNS = np.dtype(
     [
@@ -46,26 +45,19 @@ outside the scopes inside. A scope lasts at least as long as the scopes inside i
 """
 
 
-NO_TAG = np.iinfo(np.int64).min
-"""Unknown value of a scope's tag: the ring lost it, or it is damaged."""
+NO_TAG = np.iinfo(np.int64).min  # unknown value of a scope's tag: the ring lost it, or it is damaged
 
 
 def scope_columns(tags: int) -> np.dtype[np.void]:
-    """Return the columns of a launch whose scopes have up to ``tags`` tags.
-
-    These are ``SCOPE_COLUMNS``, plus ``tags`` if there are any: the values of a scope's own tags, in their order, and
-    ``NO_TAG`` for the rest.
-    """
+    """Return ``SCOPE_COLUMNS``, and ``tags`` with up to so many values of a scope's own tags, the rest ``NO_TAG``."""
     return np.dtype([*SCOPE_COLUMNS.descr, ("tags", "i8", (tags,))]) if tags else SCOPE_COLUMNS
 
 
 class ScopeFlag(IntFlag):
     """Properties of a scope other than its times."""
 
-    CROSSES = 1
-    """Crosses another scope: it begins inside it and ends after it, or the other way round."""
-    CUT = 2
-    """Too short: its records cost as much time as it took, or more, so nothing is left."""
+    CROSSES = 1  # crosses another scope: it begins inside it and ends after it, or the other way round
+    CUT = 2  # too short: its records cost as much time as it took, or more, so nothing is left
 
 
 CTA_COLUMNS = np.dtype(
@@ -116,10 +108,7 @@ def group_begins(begins: Mask) -> Numbers:
 
 
 def never_falling(values: Numbers, group: Numbers) -> Numbers:
-    """Raise each value to the largest before it in its group; the values are in order of ``group``.
-
-    The array is changed in place where needed.
-    """
+    """Raise each value, in place, to the largest before it in its group; the values are in order of ``group``."""
     falls = np.flatnonzero((np.diff(values) < 0) & (np.diff(group) == 0))
     for number in np.unique(group[falls]).tolist():
         rows = slice(*np.searchsorted(group, (number, number + 1)).tolist())
@@ -128,24 +117,18 @@ def never_falling(values: Numbers, group: Numbers) -> Numbers:
 
 
 def outermost_rows(block: Rows) -> Mask:
-    """Return which scopes begin outside of all others in the block.
-
-    ``depth`` does not show it, because the scopes around may not be in the block.
-    """
+    """Determine which scopes begin outside of all others in the block, in which the scopes around may not be."""
     cta, warp = block["cta"], block["warp"]
     begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
     # Offsets make record numbers ascend from one warp to the next.
     before = np.cumsum(begins_warp) << 32
     latest_end = np.maximum.accumulate(before + block["end_record"])
-    outermost: Mask = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
-    return outermost
+    return np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
 
 
 def distinct(values: Numbers) -> Numbers:
-    """Return the different values of an array, ascending.
-
-    NumPy's ``unique`` does the same by hashing since 2.3, which takes a hundred times as long for a million values.
-    """
+    """Return the different values of an array, ascending."""
+    # NumPy's ``unique`` hashes since 2.3, which takes a hundred times as long for a million values.
     ordered = values.ravel()
     if (ordered[1:] < ordered[:-1]).any():
         ordered = np.sort(ordered)

@@ -49,23 +49,18 @@ _FLOOR_DEGREES = 8.0
 that.
 """
 
-_ENOUGH_REPEATS = 4
-"""Number of repeats from which the scatter of a side's own processes replaces the floor."""
-
+_ENOUGH_REPEATS = 4  # number of repeats from which the scatter of a side's own processes replaces the floor
 _MAX_LOG = 50.0  # more than any ratio of times, and no overflow
-
 _STEPS = 4096  # of the numerical integration; enough for the digits that are shown
-# With more degrees of freedom, the distribution is normal in the digits that are shown.
-_MAX_DEGREES = 1000.0
+_MAX_DEGREES = 1000.0  # with more degrees of freedom, the distribution is normal in the digits that are shown
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(tail: float, degrees: float) -> float:
     """Return the t of Student's distribution that is exceeded with probability ``tail``, 0 < tail <= 0.5.
 
-    ``degrees`` of freedom are at least 1 and not necessarily whole; infinite ones give the normal distribution.
-
-    SciPy would add a wheel of 35 MB to every install for this one function.
+    ``degrees`` of freedom are at least 1 and not necessarily whole; infinite ones give the normal distribution. SciPy
+    would add a wheel of 35 MB to every install for this one function.
 
     With t = sqrt(degrees) cot(x), x is distributed as sin(x) ^ (degrees - 1) between 0 and pi. The density is
     integrated from 0 on, in steps that are finer the nearer to 0 they are.
@@ -81,13 +76,11 @@ def t_quantile(tail: float, degrees: float) -> float:
 
 
 class Location(Struct, frozen=True):
-    """Location of one process's launch times."""
+    """Location of one process's launch times: the variance and its degrees of freedom are 0 for too few launches."""
 
     log_ns: float
     variance: float
-    """Variance of ``log_ns``; 0 if there are too few launches."""
     degrees: float
-    """Degrees of freedom of the variance; 0 if there are too few launches."""
 
 
 # Share of the times that is trimmed at each end: it removes a fifth of outliers, and costs little where there are none.
@@ -100,8 +93,8 @@ _MAX_SIGN_CORRELATION = 0.9
 def trimmed_mean(times: Reals) -> Location:
     """Estimate the location as a 20 % trimmed mean of at least one time, in the order of the launches.
 
-    A slow first launch hardly affects it. The variance is from the Winsorised logarithms: Yuen, "The two-sample trimmed
-    t for unequal population variances" (Biometrika 1974).
+    The variance is from the Winsorised logarithms: Yuen, "The two-sample trimmed t for unequal population variances"
+    (Biometrika 1974).
     """
     values = np.log(times)
     count = len(values)
@@ -145,10 +138,8 @@ def median(times: Reals, *, is_doubted: bool) -> Location:
 
 
 def _without_bias(correlation: float, count: int) -> float:
-    """Correct the correlation of few values, which is estimated too low by (1 + 3 r) / n.
-
-    Marriott and Pope, "Bias in the estimation of autocorrelations" (Biometrika 1954).
-    """
+    # Estimated of few values, it is too low by (1 + 3 r) / n: Marriott and Pope, "Bias in the estimation of
+    # autocorrelations" (Biometrika 1954).
     return (count * correlation + 1) / (count - 3)
 
 
@@ -165,8 +156,7 @@ def _inflation(correlation: float, max_correlation: float) -> float:
 def typical(processes: Iterable[Reals]) -> float | None:
     """Return the value that ``change_between`` compares: the median of a process's launches.
 
-    For several processes it is the geometric mean of theirs, or the arithmetic mean if one is 0 or less. None without
-    values.
+    Of several processes' medians, it is the geometric mean, or the arithmetic mean if one is 0 or less.
     """
     medians = [float(np.median(values)) for values in processes if values.size]
     if len(medians) < 2:
@@ -221,7 +211,6 @@ class Change(Struct, frozen=True):
         return 0 if abs(self.log_ratio) <= self.log_error else int(math.copysign(1, self.log_ratio))
 
     def __str__(self) -> str:
-        """Return the percentage with its error, as reports print it."""
         return f"{round(self.percent, 1) + 0.0:+.1f} % ± {rounded_error(self.error_percent)}"
 
 
@@ -233,16 +222,13 @@ def rounded_error(percent: float) -> str:
 def noise_floor(launch_ns: float, part_ns: float) -> float:
     """Return the relative standard deviation, between processes, of a part that takes ``part_ns`` of ``launch_ns``.
 
-    Parts vary independently, so their variances add up to the launch's: a part's variance is proportional to its time.
+    Parts vary independently, so a part's variance is proportional to its time.
     """
     return math.hypot(_BETWEEN_PROCESSES_NS / math.sqrt(launch_ns * part_ns), _BETWEEN_PROCESSES_SHARE)
 
 
 def run_noise(a_ns: float, b_ns: float) -> float:
-    """Return the noise floor of two runs of one kernel, shortly after each other on one device.
-
-    They take ``a_ns`` and ``b_ns`` a launch; temperature and power have not changed much in between.
-    """
+    """Return the noise floor of two runs of one kernel with these times, shortly after each other on one device."""
     return _BETWEEN_PROCESSES_NS * mean_share(a_ns, b_ns)
 
 
@@ -274,9 +260,8 @@ def change_between(
     ``MIN_LAUNCHES`` in each process nor several processes, or has a value that is not positive.
 
     The verdict on records compares ``is_one_kernel``, without records and with them, in one process each. The floor was
-    measured between such runs, and there is a single pair: it is assumed to be known, and has no part proportional to
-    the launch's time (``run_noise``). ``diff`` compares any two captures, perhaps from several devices and processes,
-    many times at once, and does not trust the floor. Reports print both next to medians, which readers will divide.
+    measured between such runs: it is assumed to be known, and has no part proportional to the launch's time
+    (``run_noise``). ``diff`` compares any two captures, many times at once, and does not trust the floor.
     """
     first, second = (_side(processes, is_doubted=not is_one_kernel) for processes in (a, b))
     if first is None or second is None:
@@ -302,10 +287,7 @@ def change_between(
 
 
 def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
-    """Compare interleaved times of one process: the n-th of both are a pair, measured under the same conditions.
-
-    ``step`` is the timer's step as a share of the values. None for fewer pairs than ``MIN_LAUNCHES``.
-    """
+    """Compare interleaved times of one process in pairs; ``step`` is the timer's, as a share of the values."""
     if len(a) < MIN_LAUNCHES:
         return None
     ratio = median(b / a, is_doubted=False)
@@ -315,8 +297,7 @@ def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
     return Change(ratio.log_ns, _error([timer, (ratio.variance, ratio.degrees)], tail), _error([timer], tail))
 
 
-_Part = tuple[float, float]
-"""Independent part of the log ratio's variance, with its degrees of freedom."""
+_Part = tuple[float, float]  # independent part of the log ratio's variance, with its degrees of freedom
 
 
 def _error(parts: Iterable[_Part], tail: float) -> float:
@@ -329,10 +310,7 @@ def _error(parts: Iterable[_Part], tail: float) -> float:
 
 
 class _Side(Struct, frozen=True):
-    """Processes of one side.
-
-    With ``few_launches`` the variance within some process is unknown, and the processes are the sample.
-    """
+    """Processes of one side; with ``few_launches`` in some, they are the sample."""
 
     processes: tuple[Location, ...]
     few_launches: bool
@@ -361,10 +339,7 @@ def _side(processes: Sequence[Reals], *, is_doubted: bool) -> _Side | None:
 
 
 def _between(floor: float, sides: Sequence[_Side], floor_degrees: float) -> tuple[_Part, bool]:
-    """Return the variance between processes.
-
-    Return also whether it is the scatter of the processes themselves, which includes that of their launches.
-    """
+    """Return the variance between processes, and whether it is their own scatter, which includes their launches'."""
     repeats = sum(side.repeats for side in sides)
     if not repeats or math.isinf(floor_degrees):
         return (floor**2, floor_degrees), False

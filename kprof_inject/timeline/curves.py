@@ -22,17 +22,14 @@ from kprof_inject.timeline.columns import Mask, Numbers, Reals
 from kprof_inject.timeline.rate import Lines, Residuals, means, of_one_length, parts, spaced, stacked
 from kprof_inject.timeline.readings import reading_weights
 
-# Keeps the stiffness finite between two readings at one time.
-_MIN_STEP_NS2 = 1e-3
+_MIN_STEP_NS2 = 1e-3  # keeps the stiffness finite between two readings at one time
 # Factors by which the readings' errors are overestimated in each round. The first walk passes an outlier smoothly, so
 # that its distance shows; a walk that went through it at once would never reject it.
 _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
 def likeliest_walks(residuals: Residuals, linked: Mask, walk_ns2_per_ns: float | Reals) -> tuple[Reals, Reals]:
-    """Return the likeliest walks through readings with errors: height and weight of each reading.
-
-    Weights are those of the last round, 0 to 1.
+    """Return the likeliest walks through readings with errors: height and weight (0 to 1) of each reading.
 
     The rate of a clock wanders, so the distance from a straight line is a random walk. The likeliest walk is straight
     between two readings, and at the readings it is a penalised least squares fit: close readings are averaged, distant
@@ -56,10 +53,8 @@ def _balance(weight: Reals, target: Reals, stiffness: Reals) -> Reals:
     """Return the rest positions of chains of springs, along the last axis.
 
     Each node is tied by ``weight`` to its ``target`` and by ``stiffness`` to the node before it. A chain without any
-    weight rests at 0.
-
-    Every second node is replaced by springs between its neighbours and their targets, until one node is left: as many
-    steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out.
+    weight rests at 0. Every second node is replaced by springs between its neighbours and their targets, until one node
+    is left. All terms are positive, so nothing cancels out.
     """
     launches, count = weight.shape[:-1], weight.shape[-1]
     size = 1 << max(count - 1, 0).bit_length()
@@ -100,17 +95,13 @@ def _balance(weight: Reals, target: Reals, stiffness: Reals) -> Reals:
 USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
 _MAX_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
 _MIN_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
-# Delay of a reading by a busy memory.
-_MEMORY_DELAY_NS = 100.0
-# A constant clock and the timer count the same crystal, so this walk is nearly 0.
-_CONSTANT_WALK_NS2_PER_NS = 1e-6
+_MEMORY_DELAY_NS = 100.0  # delay of a reading by a busy memory
+_CONSTANT_WALK_NS2_PER_NS = 1e-6  # a constant clock and the timer count the same crystal, so this walk is nearly 0
 # Maximum change of a clock's rate between two readings, as a share of the rate, however much they contradict each
 # other.
 _MAX_SLOPE_CHANGE = 0.5
-# Readings on either side of a part within which a limited slope can still affect it.
-_SLOPE_MARGIN = 1 << 12
-# Bits for the cycles of the longest launch that a counter can time, below the counter's number.
-COUNTER_SHIFT = 44
+_SLOPE_MARGIN = 1 << 12  # readings on either side of a part within which a limited slope can still affect it
+COUNTER_SHIFT = 44  # bits for the cycles of the longest launch that a counter can time, below the counter's number
 # Quantile of the distances of paired readings that is used, and its value for noise alone in standard deviations: 1.90
 # for a triangular distribution, 1.96 for a normal one.
 _USUAL_SHARE = 0.95
@@ -121,28 +112,22 @@ _MIN_PAIRS = 32
 # Rounds in which lines and their common walk are fitted alternately.
 _ALTERNATIONS = 4
 _MIN_COUNTERS = 8
-# Share of a normal distribution that is within one standard deviation.
-_ONE_DEVIATION = 0.68
+_ONE_DEVIATION = 0.68  # share of a normal distribution that is within one standard deviation
 
 
-# Fewer pairs of readings show nothing.
-_MIN_SIDE_PAIRS = 32
+_MIN_SIDE_PAIRS = 32  # fewer pairs of readings show nothing
 # Standard error of a median, times the square root of the number, as a multiple of the median deviation (normal
 # distribution).
 _MEDIAN_ERROR = 1.86
-# Number of standard errors from which on there is a delay.
-_CERTAIN = 4.0
-# A loaded memory answers within about a microsecond.
-_MAX_DELAY_NS = 1000.0
-# Ratio of the errors of both sides' readings up to which either may be delayed.
-_ALIKE = 2.0
+_CERTAIN = 4.0  # number of standard errors from which on there is a delay
+_MAX_DELAY_NS = 1000.0  # a loaded memory answers within about a microsecond
+_ALIKE = 2.0  # ratio of the errors of both sides' readings up to which either may be delayed
 
 
 def reading_delay_ns(rest: Residuals) -> float:
-    """Return the time that usually passes between a reading and its record, beyond the one that is assumed.
+    """Return the usual time between a reading and its record beyond the assumed one; 0 if it is not determined.
 
-    ``rest`` are the readings of a launch, less what all its clocks do together. The result is 0 if the launch does not
-    determine it.
+    ``rest`` are the readings of a launch, less what all its clocks do together.
     """
     errors_ns = [float(np.median(rest.error_ns[rest.side == side])) for side in (1, -1) if (rest.side == side).any()]
     if len(errors_ns) < 2 or max(errors_ns) > _ALIKE * min(errors_ns):
@@ -158,7 +143,7 @@ def reading_delay_ns(rest: Residuals) -> float:
 
 
 def _apart(rest: Residuals, first: int) -> tuple[float, float, float] | None:
-    """Compare successive readings of a counter, of which the earlier is of the side ``first``; None if they are few.
+    """Compare successive readings of a counter, of which the earlier is of the side ``first``.
 
     Return the median distance of the end's readings above the begin's, its error, and the median time between them.
     """
@@ -177,8 +162,8 @@ def _apart(rest: Residuals, first: int) -> tuple[float, float, float] | None:
 class Curves(Struct, frozen=True):
     """Curve for each counter, through knots in the order of time.
 
-    ``keys`` combine the number of the counter and the knot's cycles, ``heights_ns`` are the heights there, ``first`` is
-    the index of each counter's first knot (and one more).
+    ``keys`` combine the counter's number and the knot's cycles; ``first`` indexes each counter's first knot, and has
+    one more element.
     """
 
     keys: Numbers
@@ -209,8 +194,7 @@ class Curves(Struct, frozen=True):
         width = self.keys[after] - self.keys[before]
         part = (key - self.keys[before]) / np.where(width == 0, 1, width)
         rise = self.heights_ns[after] - self.heights_ns[before]
-        heights: Reals = self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
-        return heights
+        return self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
 
 
 def flat_curves(counters: int) -> Curves:
@@ -220,10 +204,7 @@ def flat_curves(counters: int) -> Curves:
 
 
 def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float]]:
-    """Fit curves through all readings of each launch's lines.
-
-    With the curves, return the root mean square of the readings' distances from them, weighted as in the fit.
-    """
+    """Fit curves through all readings of each launch's lines; return them with the weighted RMS distance from them."""
     fittings = _with_common_curves(launches)
     delayed = {
         number: lines
@@ -239,8 +220,6 @@ def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float]]:
 
 
 class _Fitting(Struct, frozen=True):
-    """Launch whose curves are being fitted: the key, the height and the weight of the knot at each reading."""
-
     lines: Lines
     common: _CommonCurve
     own_walk: float
@@ -260,7 +239,7 @@ class _Fitting(Struct, frozen=True):
         return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
 
     def with_delayed_readings(self) -> Lines | None:
-        """Return the lines for readings of the timer that turn out to be delayed; None if they are not."""
+        """Return the lines for readings of the timer, if these turn out to be delayed."""
         residuals = self.lines.residuals(spaced(len(self.keys)))
         delay_ns = reading_delay_ns(residuals.lowered_by(self.common.at(residuals)))
         if not delay_ns:
@@ -306,8 +285,6 @@ def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
 
 
 class _CommonCurve(Struct, frozen=True):
-    """Curve that all counters have in common: heights at times, which ascend."""
-
     times_ns: Reals
     heights_ns: Reals
 
@@ -348,7 +325,6 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
 
 
 def _walks_in_common(in_time: Residuals, walk_ns2_per_ns: Reals) -> tuple[Reals, Reals]:
-    """Return the times and the heights of the walks; each has the shape (launch, reading)."""
     linked = np.arange(in_time.counter.shape[-1]) > 0
     row = np.arange(len(in_time.counter))[:, None]
     counter = row * (int(in_time.counter.max()) + 1) + in_time.counter
@@ -364,11 +340,7 @@ def _walks_in_common(in_time: Residuals, walk_ns2_per_ns: Reals) -> tuple[Reals,
 
 
 def _max_walk(residuals: Residuals) -> float:
-    """Return the maximum walk of a launch.
-
-    Where the timer is finer than the delays of its readings by a busy memory, these look like wandering too, so the
-    maximum is lower.
-    """
+    # Where the timer is finer than the delays of its readings by a busy memory, these look like wandering too.
     is_fine = residuals.error_ns.min() < _MEMORY_DELAY_NS
     return USUAL_WALK_NS2_PER_NS if is_fine else _MAX_WALK_NS2_PER_NS
 
@@ -376,7 +348,7 @@ def _max_walk(residuals: Residuals) -> float:
 def _wandering(residuals: Residuals) -> float:
     """Estimate how far walks go, in square nanoseconds per nanosecond; the usual value if readings do not show it.
 
-    The distance of two readings of a counter is noise and the walk between them. It is used where the walk could be the
+    The distance of two readings of a counter is noise and the walk between them: it counts where the walk could be the
     larger part.
     """
     found = []
@@ -417,10 +389,7 @@ def _limited_slopes(keys: Numbers, heights_ns: Reals, rate_ns: float) -> Reals:
 
 
 def _lowest_reached(heights: Reals, along: Reals) -> Reals:
-    """Return the lowest height reachable at each index, starting from any of ``heights``.
-
-    The climb between two indices is at most their distance ``along``.
-    """
+    """Return the lowest height at each index that rises from any of ``heights`` no faster than ``along``."""
     forward = np.minimum.accumulate(heights - along) + along
     backward = np.minimum.accumulate((heights + along)[::-1])[::-1] - along
     return np.minimum(forward, backward)

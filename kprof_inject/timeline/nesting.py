@@ -31,10 +31,7 @@ def innermost_around(start_at: Numbers, end_at: Numbers) -> Numbers:
 
 
 def crossing(start_at: Numbers, end_at: Numbers) -> tuple[Numbers, Numbers]:
-    """Return pairs of crossing scopes: the one that begins first, and the one that ends last.
-
-    Each scope that crosses others is in at least one pair.
-    """
+    """Return pairs of crossing scopes, the first to begin and the last to end; each that crosses is in one at least."""
     # Of all scopes that start inside each scope, find the one that ends last, if it ends after the scope.
     inside = np.searchsorted(start_at, end_at)
     last_end = _range_maximum(end_at, np.arange(len(end_at)) + 1, inside)
@@ -51,10 +48,7 @@ def crossing(start_at: Numbers, end_at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def crossing_kinds(scope: NDArray[np.int16], start_at: Numbers, end_at: Numbers, count: int) -> Mask:
-    """Return which of the table's ``count`` scopes cross which: shape (scope, scope).
-
-    Runs of the same scope never cross, but one may be inside another.
-    """
+    """Determine which of the table's ``count`` scopes cross which: shape (scope, scope); none crosses itself."""
     crosses = np.zeros((count, count), dtype=bool)
     places = np.unique(np.concatenate(crossing(start_at, end_at)))
     for kind in np.unique(scope[places]):
@@ -77,10 +71,7 @@ def _innermost_at(at: Numbers, start_at: Numbers, end_at: Numbers) -> Numbers:
 
 
 def lanes_of(crosses: Mask) -> Numbers:
-    """Assign each scope of the table the lowest lane without an earlier scope that it ``crosses``.
-
-    The table has outer scopes first, so these stay on lane 0.
-    """
+    """Assign each scope of the table, outer ones first, the lowest lane without an earlier one that it ``crosses``."""
     lanes = np.zeros(len(crosses), dtype=np.int64)
     for kind in range(len(lanes)):
         taken = lanes[:kind][crosses[kind, :kind]]
@@ -88,8 +79,7 @@ def lanes_of(crosses: Mask) -> Numbers:
     return lanes
 
 
-# Identity of the maximum that can be negated.
-_NOTHING = -np.iinfo(np.int64).max
+_NOTHING = -np.iinfo(np.int64).max  # identity of the maximum that can be negated
 
 
 def _range_maxima(values: Numbers) -> list[Numbers]:
@@ -163,7 +153,6 @@ def _count_around(end_at: Numbers) -> Numbers:
 
 
 def _last_one_level_up(depth: Numbers) -> Numbers:
-    """Return, for each index, the last one before it whose depth is one less, or -1."""
     parent = np.full(len(depth), -1)
     above = np.flatnonzero(depth == 0)
     for level in range(1, int(depth.max(initial=0)) + 1):
@@ -174,10 +163,7 @@ def _last_one_level_up(depth: Numbers) -> Numbers:
 
 
 def within_children(elapsed: Numbers, pairs: Pairs, nesting: Nesting) -> Numbers:
-    """Return the time of each scope that scopes directly inside it take; where these cross, shared time counts once.
-
-    ``elapsed`` has the time of each record.
-    """
+    """Return the time that scopes directly inside each scope take, by the records' ``elapsed``; none counts twice."""
     children = np.flatnonzero(nesting.parent >= 0)
     if not nesting.is_proper:
         children = children[np.argsort(nesting.parent[children], kind="stable")]
@@ -196,10 +182,9 @@ def within_children(elapsed: Numbers, pairs: Pairs, nesting: Nesting) -> Numbers
 def iterations(records: Records, pairs: Pairs, parent: Numbers, iteration_scopes: Iterable[int]) -> Numbers:
     """Return the number of each iteration within its loop, from 0; -1 for other scopes, and where it cannot be known.
 
-    ``iteration_scopes`` are the scopes of the table that are iterations. Where the ring lost records, only loops that
-    began after the lost records are complete and can be numbered. After a damaged entry, no iteration of its warp can
-    be numbered, because the entry may have been an iteration's. Nor can one after a start without an end, which may
-    have been the loop's.
+    ``iteration_scopes`` are the scopes of the table that are iterations. Only loops that began after all lost records
+    can be numbered. No iteration can be numbered after a damaged entry of its warp, which may have been an iteration's,
+    or after a start without an end, which may have been the loop's.
     """
     number = np.full(len(pairs.scope), -1)
     for scope in iteration_scopes:
@@ -215,10 +200,7 @@ def iterations(records: Records, pairs: Pairs, parent: Numbers, iteration_scopes
 
 
 def _is_complete(records: Records, pairs: Pairs, scopes: Numbers, around: Numbers) -> Mask:
-    """Determine whether no record is missing before each of ``scopes``, since its parent ``around`` began.
-
-    For a scope without a parent, it is since the warp's first record.
-    """
+    """Determine whether no record is missing before each of ``scopes``, since its parent or else its warp began."""
     start_at = pairs.start_at[scopes]
     group = records.group[start_at]
     warp = group - records.first_group
@@ -259,10 +241,7 @@ def free_lanes(key: Numbers, start_at: Numbers, end_at: Numbers) -> Numbers:
 
 
 def lanes_of_rows(scopes: Rows, overlaps: Numbers) -> Numbers:
-    """Return the offset to each scope's lane due to others of its kind, for a block (``SCOPE_COLUMNS``).
-
-    ``overlaps`` are ``Timeline.overlaps``.
-    """
+    """Return the offset to each scope's lane due to others of its kind, given ``Timeline.overlaps``."""
     lanes = np.zeros(len(scopes), dtype=np.int64)
     rows = np.flatnonzero(overlaps[scopes["scope"]] > 1)
     if rows.size:

@@ -18,14 +18,12 @@ from kprof_inject.timeline.records import Records
 class ScopeRules(Struct, frozen=True):
     """Properties of a table's scopes that decide how their records are matched."""
 
-    parents: tuple[int, ...] = ()
-    """Index of each scope's parent, or -1; empty if unknown."""
+    parents: tuple[int, ...] = ()  # index of each scope's parent, or -1; empty if unknown
     ended_by_next: tuple[int, ...] = ()
     """Scopes of which only starts are recorded: each start also ends the scope before it, and one end record follows
     the last.
     """
-    unselected: int | None = None
-    """Number of the records around the kernel's body if they belong to no scope."""
+    unselected: int | None = None  # number of the records around the kernel's body if they belong to no scope
     tags: tuple[int, ...] = ()
     """Number of tags of each scope, empty if no scope has any; tag entries precede the scope's start."""
 
@@ -44,10 +42,7 @@ NO_RULES = ScopeRules()
 
 
 def scopes_of(records: Records, rules: ScopeRules = NO_RULES) -> tuple[Records, Pairs]:
-    """Return the scopes that ran and the records that they index.
-
-    These are the given records plus the ends that the start of a next iteration implies.
-    """
+    """Return the records with the ends that the start of a next iteration implies, and the scopes that ran."""
     records = with_implied_ends(records, rules)
     pairs = pair_records(records, rules)
     if rules.ended_by_next:
@@ -56,10 +51,9 @@ def scopes_of(records: Records, rules: ScopeRules = NO_RULES) -> tuple[Records, 
 
 
 def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
-    """Insert an end before each start that also ends the previous scope of its kind, at the same time.
+    """Insert an end, with its own number, before each start that also ends the previous scope of its kind.
 
-    The inserted end gets a record number of its own. The end record after a loop without iterations ends nothing and is
-    dropped.
+    The end record after a loop without iterations ends nothing and is dropped.
     """
     if not rules.ended_by_next:
         return records
@@ -85,26 +79,22 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
 
 
 def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Mask:
-    """Determine which ends without an open start follow a loop without iterations.
-
-    Where the ring lost records or one is damaged, the start may be among those, unless the enclosing loop begins
-    immediately before the end.
-    """
+    """Determine which ends without an open start follow a loop without iterations."""
+    # A lost or damaged record may be the start, unless the enclosing loop begins immediately before the end.
     warp = records.group[lone_ends] - records.first_group
     is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
     before = np.maximum(lone_ends - 1, 0)
     parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
     is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
-    ends_nothing: Mask = is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
-    return ends_nothing
+    return is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
 
 
 def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:
     """Drop iterations that a damaged record may have merged or split.
 
-    Iterations are separated by a start alone. If that start was another record originally, the other record's partner
-    is now unpaired. So an iteration is dropped if it contains an unpaired record, or a record of a scope around it; so
-    are those that share its start or its end. An implied end is not a record: without its start it is dropped as well.
+    Iterations are separated by a start alone. If that start was another record, that one's partner is now unpaired. So
+    an iteration is dropped if it contains an unpaired record, or a record of a scope around it; so are those that share
+    its start or end, and an implied end without its start.
     """
     alone = np.concatenate((pairs.open_starts, pairs.stray_ends))
     if not alone.size:
@@ -161,10 +151,8 @@ def begun_amid_inner(
 ) -> Mask:
     """Determine which ``starts``, each the first record of its scope in its ring, are not the true start of the scope.
 
-    A scope runs only while the scope around it in the program text is open. If a scope inside was open at the start, or
-    had run before it, the ring lost the true start and this one belongs to another run.
-
-    ``starts`` are positions in ``order``, which sorts the records by scope, then time; the columns are sorted likewise.
+    If a scope inside was open at the start, or had run before it, the ring lost the true start. ``starts`` are
+    positions in ``order``, which sorts the records by scope, then time; the columns are sorted likewise.
     """
     wrong = np.zeros(len(starts), dtype=bool)
     bounds = np.searchsorted(scope, np.arange(len(parents) + 1))
@@ -183,20 +171,16 @@ def begun_amid_inner(
 
 
 def _entries_of_tags(records: Records, start_at: Numbers, end_at: Numbers, rules: ScopeRules) -> Numbers | int:
-    """Count the tag entries that were written between the records of each pair.
-
-    The tags of a start that implies an end precede both.
-    """
     if not rules.tags:
         return 0
     entries = np.where(records.is_end, 0, RECORDS_OF_TAG * np.array(rules.tags)[records.scope])
+    # The tags of a start that implies an end precede both.
     implies_end = (records.scope[1:] == records.scope[:-1]) & records.is_end[:-1] & (np.diff(records.number) == 1)
     implying_starts = 1 + np.flatnonzero(implies_end & np.isin(records.scope[1:], rules.ended_by_next))
     entries[implying_starts - 1] = entries[implying_starts]
     entries[implying_starts] = 0
     before = np.cumsum(entries)
-    between: Numbers = before[end_at] - before[start_at]
-    return between
+    return before[end_at] - before[start_at]
 
 
 # A damaged end and a damaged start between two records may have split what now looks like one scope.
@@ -204,26 +188,21 @@ _MIN_DAMAGED_TO_DOUBT = 2
 
 
 class Pairs(Struct, frozen=True):
-    """The scopes that ran: each start with its end, ordered by start, outer scopes before inner ones."""
+    """The scopes that ran, by index of their records, ordered by start, outer scopes before inner ones."""
 
     start_at: Numbers
-    """Index of the start among the records."""
     end_at: Numbers
-    """Index of the end among the records."""
     scope: NDArray[np.int16]
     open_starts: Numbers
     stray_ends: Numbers
 
 
 def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
-    """Match each start with the next end of the same scope in the same warp.
+    """Match each start with the next end of the same scope in the same warp, unless they may not belong together.
 
-    A start and an end stay unmatched where they may not belong together:
-
-    * At least two damaged entries are between them, which may have been an end and a start. One suffices
-      where a start alone ends a scope and begins the next.
-    * Two starts of the scope precede the end, or two ends follow the start. A warp writes them alternately, so
-      one of the two is wrong.
+    * At least two damaged entries between them may have been an end and a start. One suffices where a start alone ends
+      a scope and begins the next.
+    * Two starts of the scope precede the end, or two ends follow the start: one of the two is wrong.
     * The ring lost records, and the scope cannot have begun at this start (``begun_amid_inner``).
     """
     count = len(records.scope)

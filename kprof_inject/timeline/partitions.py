@@ -26,11 +26,9 @@ _MIN_SHARE_OF_LARGEST = 0.5
 class PartitionScopes(Struct, frozen=True):
     """Partition of a launch.
 
-    ``scopes`` index the scope table, outer before inner, and may be empty. ``warps`` are the ids of the warps that were
-    seen to run it, ascending, out of ``warp_count`` (None if unknown); it is empty if the partition has no records.
-    ``function`` is its name in the code, empty if unknown.
-
-    Scopes that several partitions run, such as those of a common helper, form a tree of their own, which ``is_shared``.
+    ``scopes`` index the scope table, outer before inner. ``warps`` are the ids of the warps that were seen to run it,
+    ascending, out of ``warp_count``. ``function`` is its name in the code, empty if unknown. Scopes that several
+    partitions run, such as those of a common helper, form a tree of their own, which ``is_shared``.
     """
 
     name: str
@@ -51,10 +49,7 @@ class PartitionScopes(Struct, frozen=True):
 
 
 def partition_of_scope(table: ScopeTable) -> NDArray[np.int64]:
-    """Return the partition index of each scope of a table that has partitions.
-
-    It is the number of partitions for scopes that several run.
-    """
+    """Return the partition index of each scope of a table; the number of partitions for scopes that several run."""
     several = len(table.partitions)
     return np.array([several if scope.partition is None else scope.partition for scope in table.scopes], dtype=np.int64)
 
@@ -68,8 +63,8 @@ def partition_names(table: ScopeTable) -> dict[int, str]:
 def partitions_of(table: ScopeTable, records: NDArray[np.int64], warps: Sequence[int]) -> tuple[PartitionScopes, ...]:
     """Return the partitions of a table, the default one first, and last the scopes that several share.
 
-    Empty for a table without partitions. ``records`` counts each partition's records (see ``partition_of_scope``) by
-    warp of ``warps``; rows of the last partitions may be absent.
+    ``records`` counts each partition's records (see ``partition_of_scope``) by warp of ``warps``; the last rows may be
+    absent.
     """
     if not table.partitions:
         return ()
@@ -97,8 +92,5 @@ def by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, list[PartitionSc
 
 
 def shared_scopes(partitions: Sequence[PartitionScopes]) -> frozenset[int]:
-    """Return the scopes that warps of several partitions run.
-
-    Their warps do different work, and must not be compared.
-    """
+    """Return the scopes that several partitions run: their warps do different work, and must not be compared."""
     return frozenset(scope for partition in partitions if partition.is_shared for scope in partition.scopes)

@@ -14,8 +14,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 # Iterations show where their loop begins and ends if only they were recorded.
 LOOPS = (ScopeKind.LOOP, ScopeKind.ITERATION)
-# Warp ids are 16 bits (``SCOPE_COLUMNS``).
-_WARP_BITS = 16
+_WARP_BITS = 16  # warp ids are 16 bits (``SCOPE_COLUMNS``)
 
 
 class Phases(Struct, frozen=True):
@@ -64,8 +63,7 @@ class PhaseSums:
     """Accumulator of a launch's phases, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare sums for the scopes and CTAs of ``timeline``."""
-        loops = outermost_loops(timeline.table)
+        loops = outermost(timeline.table, lambda scope: scope.kind in LOOPS)
         self._is_outermost = loops == np.arange(len(loops))
         # Only the sum of a CTA's times before its first record and after its last is known: the clock's fit assigns
         # half of it to each side, unless records surround everything.
@@ -110,10 +108,6 @@ class PhaseSums:
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
     def _add_times(self, cta: NDArray[np.int32], first_ns: Numbers, last_ns: Numbers) -> None:
-        """Add the times of warps of these CTAs.
-
-        ``first_ns`` is when their first loop began, ``last_ns`` when the last loop of their CTA ended.
-        """
         row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
         # The clock's fit may place a record outside of its CTA.
@@ -122,10 +116,7 @@ class PhaseSums:
         self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
 
     def _add_net(self, rows: Rows, warp: Numbers, loops: Numbers, begins: Numbers) -> None:
-        """Add times without records.
-
-        ``loops`` are the rows of outermost loops, ``begins`` where those of the next warp begin.
-        """
+        """Add times without records; ``loops`` are the rows of outermost loops, ``begins`` where each warp's begin."""
         subtracted_ns = rows["end_ns"] - rows["start_ns"] - rows["duration_ns"]
         has_loop = np.zeros(warp[-1] + 1, dtype=bool)
         has_loop[warp[loops]] = True
@@ -167,11 +158,6 @@ class PhaseSums:
         )
 
 
-def outermost_loops(table: ScopeTable) -> Numbers:
-    """Return, for each scope of the table, the outermost loop that it is in, or is: its index, or -1."""
-    return outermost(table, lambda scope: scope.kind in LOOPS)
-
-
 def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> Numbers:
     """Return, for each scope of the table, the outermost matching scope that it is in, or is: its index, or -1."""
     found: list[int] = []
@@ -188,5 +174,4 @@ def _longest(times_ns: Numbers) -> tuple[int | None, int]:
 
 
 def _warp_keys(rows: Rows) -> Numbers:
-    keys: Numbers = rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
-    return keys
+    return rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]

@@ -30,21 +30,16 @@ def spaced(count: int) -> Numbers:
     return np.arange(0, count, 1 + 2 * (count // PART))
 
 
-# Relative distance from its nominal clock at which a GPU under load runs.
-NOMINAL_SPREAD = 0.25
+NOMINAL_SPREAD = 0.25  # relative distance from its nominal clock at which a GPU under load runs
 # Other clocks of a launch: a counter of 100 MHz (AMD's constant clock), or any rate between these limits.
 _CONSTANT_RATE_NS = 10.0
 _CONSTANT_SPREAD = 0.001
 MIN_RATE_NS = 0.1
 MAX_RATE_NS = 100.0
-# Prior odds of the nominal clock against each of these.
-_RARE = 20.0
-# Error, common to all readings, of the time between a timer reading and its record.
-_SHIFT_ERROR_NS = 10.0
-# Maximum relative error of a rate due to time outside of the records; rates above it are rejected.
-_MAX_OUTSIDE = 0.1
-# No device runs at this multiple of its nominal clock: such readings contradict each other.
-_FASTER = 4
+_RARE = 20.0  # prior odds of the nominal clock against each of these
+_SHIFT_ERROR_NS = 10.0  # error, common to all readings, of the time between a timer reading and its record
+_MAX_OUTSIDE = 0.1  # maximum relative error of a rate due to time outside of the records; rates above it are rejected
+_FASTER = 4  # no device runs at this multiple of its nominal clock: such readings contradict each other
 # Rounds of reweighted least squares, and the standard errors by which a rate may exceed the maximum clock.
 _ROUNDS = 8
 _MAX_ERRORS_ABOVE = 2.0
@@ -61,20 +56,15 @@ _MEDIAN_TO_DEVIATION = 1.4826
 class ClockRate(Struct, frozen=True):
     """Rate of the counters of a launch."""
 
-    ns: float
-    """Nanoseconds per cycle."""
+    ns: float  # nanoseconds per cycle
     error: float
-    """Relative standard error of ``ns``."""
-    more_shift_ns: float
-    """Shift that all readings share, as in ``Readings``."""
+    more_shift_ns: float  # shift that all readings share, as in ``Readings``
     fitted: bool
-    """The rate is from readings; otherwise it is assumed."""
-    constant: bool
-    """The clock is not an SM's, and does not wander."""
+    constant: bool  # the clock is not an SM's, and does not wander
 
 
 def nominal_rate(nominal_hz: float | None) -> float:
-    """Return the nanoseconds per cycle of a device with that nominal clock, None if unknown."""
+    """Return the nanoseconds per cycle of a device with that nominal clock."""
     return 1e9 / (nominal_hz or FALLBACK_CLOCK_HZ)
 
 
@@ -84,23 +74,16 @@ def assumed_rate(nominal_ns: float) -> ClockRate:
 
 
 class RateSample(Struct, frozen=True):
-    """Data to which the rate of a launch is fitted.
-
-    These are readings, the ``counter`` of each, the approximate nanoseconds per cycle, and the device's nominal clock,
-    None if unknown.
-    """
+    """Data to which the rate of a launch is fitted."""
 
     readings: Readings
     counter: NDArray[np.int32]
-    rough_ns: float
+    rough_ns: float  # approximate nanoseconds per cycle
     nominal_hz: float | None
 
 
 def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
-    """Fit the rates of many launches at once: lines of one rate for each, near ``rough_ns``, one for each counter.
-
-    Where a launch is too short to determine the rate, the device's nominal clock does.
-    """
+    """Fit the rates of many launches: by the device's nominal clock where a launch is too short to determine it."""
     rates = _likeliest(samples)
     # No record is before init or after pre-final. If the likeliest fit has some there, they must be close to them, and
     # the rate higher.
@@ -137,9 +120,10 @@ def _likeliest(samples: Sequence[RateSample]) -> list[ClockRate]:
 
 
 def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
-    """Fit samples of equal length by weighted least squares; each row of a column is a launch.
+    """Fit samples of equal length by weighted least squares: for each counter a line, all of one rate.
 
-    Reweighting in rounds reduces the weight of distant readings (for example of a preempted CTA).
+    Each row of a column is a launch. Reweighting in rounds reduces the weight of distant readings (for example of a
+    preempted CTA).
     """
     line, x, y, error_ns, side = (np.stack(column) for column in zip(*map(_columns, samples), strict=True))
     # Number the lines of each launch separately.
@@ -170,10 +154,7 @@ def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
 
 
 def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
-    """Return each reading's line, cycles, nanoseconds, error and side.
-
-    Cycles and nanoseconds are relative to the first reading of the line.
-    """
+    """Return each reading's line, cycles and nanoseconds since the first reading of the line, error and side."""
     readings = sample.readings
     first, line = np.unique(sample.counter, return_index=True, return_inverse=True)[1:]
     # Differences of integers first: globaltimer values do not fit into a double.
@@ -295,18 +276,15 @@ class Residuals(Struct, frozen=True):
     """Distances of some readings from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
-    cycles: Numbers
-    """Cycles since the counter's base."""
-    line_ns: Reals
-    """Time of the line at these cycles, since the first base of all counters."""
-    height_ns: Reals
-    """Distance of the reading above the line."""
+    cycles: Numbers  # cycles since the counter's base
+    line_ns: Reals  # time of the line at these cycles, since the first base of all counters
+    height_ns: Reals  # distance of the reading above the line
     error_ns: Reals
     side: NDArray[np.int8]
     plausible: Mask
 
     def at(self, rows: Numbers) -> Residuals:
-        """Return these readings, or some of them, in the order of ``rows``."""
+        """Return the readings of ``rows``, in that order."""
         return Residuals(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def lowered_by(self, ns: Reals) -> Residuals:
@@ -322,17 +300,14 @@ def stacked(launches: Sequence[Residuals]) -> Residuals:
 
 
 class Lines(Struct, frozen=True):
-    """Straight line for each counter of a launch, all of the same rate, through its readings."""
+    """Straight line for each counter of a launch, all of the same rate, through its readings (see ``agreement``)."""
 
     readings: Readings
     counter: NDArray[np.int32]
-    """Counter of each reading, as ``agreement`` numbers them."""
     plausible: Mask
-    """Plausibility of each reading, as ``agreement`` returns it."""
     rate: ClockRate
     base_cycles: Numbers
-    base_ns: Numbers
-    """Time of each counter's line at ``base_cycles``."""
+    base_ns: Numbers  # time of each counter's line at ``base_cycles``
 
     def residuals(self, rows: slice | Numbers) -> Residuals:
         """Return the distances of some readings from their lines."""
@@ -354,10 +329,7 @@ class Lines(Struct, frozen=True):
 
 
 def straight_lines(readings: Readings, counter: NDArray[np.int32], plausible: Mask, rate: ClockRate) -> Lines:
-    """Fit the lines to the plausible readings.
-
-    A counter without plausible readings is placed by the median of those that it has, within the time of the others.
-    """
+    """Fit the lines to the plausible readings; a counter without any is placed by the others that it has."""
     begins = np.flatnonzero(np.append(True, np.diff(counter) != 0))
     base_cycles = readings.cycles[begins]
     lines = Lines(readings, counter, plausible, rate, base_cycles, readings.ns[begins])
@@ -376,10 +348,9 @@ def straight_lines(readings: Readings, counter: NDArray[np.int32], plausible: Ma
 
 
 def _guessed(lines: Lines, counters: Numbers) -> Numbers:
-    """Estimate the lines of ``counters`` at their bases, if none of their readings is plausible.
+    """Place ``counters`` without plausible readings by the median of those within the launch, or else of all.
 
-    Each is placed by the median of its readings within the launch, or of all if none is within it, and then limited to
-    the launch.
+    The lines are then limited to the launch.
     """
     readings = lines.readings
     rows = np.flatnonzero(np.isin(lines.counter, counters))

@@ -15,17 +15,15 @@ from kprof_inject.timeline.records import RecordDecoder, Records
 
 # Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
 _MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
-# Share of distances that count in full; the widest ones are limited to this quantile.
-_USUAL_DISTANCES = 0.96
+_USUAL_DISTANCES = 0.96  # share of distances that count in full; the widest ones are limited to this quantile
 
 
 class WarpTally(Struct, frozen=True):
     """Records of each recorded warp of each CTA; every array has the shape (CTA, warp).
 
     ``first_cycles`` and ``last_cycles`` are those of its ``kept`` sound records (``NO_SMALLEST`` and ``NO_LARGEST``
-    without any). ``lost`` records were written before ``oldest_cycles``, the end of the oldest record that the ring
-    kept; they began an estimated ``lost_cycles`` before the first record, by the mean distance of the others.
-    ``damaged`` entries cannot be records; ``open_starts`` and ``stray_ends`` have no partner.
+    without any). ``lost`` records were written before ``oldest_cycles``, the end of the oldest kept one; they began an
+    estimated ``lost_cycles`` before the first record, by the mean distance of the others.
     """
 
     kept: NDArray[np.int32]
@@ -42,9 +40,8 @@ class WarpTally(Struct, frozen=True):
 class Tally(Struct, frozen=True):
     """Totals of a launch's records.
 
-    ``scopes`` is the number of scopes that ran; ``open_starts`` and ``stray_ends`` count the unpaired records of each
-    scope of the table; scopes of the table with the same number in ``lanes`` never cross. ``groups`` counts the records
-    of each group of scopes by warp: shape (group, warp).
+    ``scopes`` is the number of scopes that ran. ``open_starts``, ``stray_ends`` and ``lanes`` are by scope of the
+    table, as in ``Timeline``; ``groups`` counts the records of each group of scopes by warp: shape (group, warp).
     """
 
     warps: WarpTally
@@ -58,11 +55,7 @@ class Tally(Struct, frozen=True):
 def tally_launch(
     decoder: RecordDecoder, scope_count: int, rules: ScopeRules = NO_RULES, group_of_scope: Numbers | None = None
 ) -> Tally:
-    """Count all records of a launch whose table has ``scope_count`` scopes and implies ``rules``.
-
-    ``group_of_scope`` assigns each number that a record can have to a group, numbered from 0; None if there are no
-    groups.
-    """
+    """Count all records of a launch; ``group_of_scope`` has the group of each scope number that a record can have."""
     lost = decoder.ctas.records_lost
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),
@@ -120,7 +113,7 @@ def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
 
 
 def _usual_distance(records: Records, groups: Numbers) -> Reals:
-    """Return the mean distance of the entries of each of ``groups``, which ascend; tags have entries between records.
+    """Return the mean distance of the entries of each of ``groups``, which ascend.
 
     The widest distances count for less: after a loop, few records take long, and the lost ones were in the loop.
     """
@@ -142,14 +135,10 @@ _COARSE_STEP_NS = 1024
 # Steps that even few gaps between times can show; 1 if the gaps are multiples of none.
 _KNOWN_STEPS_NS = (_COARSE_STEP_NS, 1000, 32, 10)
 _FINE_STEP_NS = 32
-# Minimum number of gaps to find an unknown step.
-_ENOUGH_GAPS = 16
-# CTAs whose times are used.
-_MAX_CTAS = 1 << 12
-# Share of the gaps that are multiples of the step, even if some times are damaged.
-_SOUND_SHARE = 0.75
-# Number of gaps per greatest common divisor: few enough that often no damaged time is among them.
-_GAPS_PER_DIVISOR = 4
+_ENOUGH_GAPS = 16  # minimum number of gaps to find an unknown step
+_MAX_CTAS = 1 << 12  # CTAs whose times are used
+_SOUND_SHARE = 0.75  # share of the gaps that are multiples of the step, even if some times are damaged
+_GAPS_PER_DIVISOR = 4  # number of gaps per greatest common divisor: few enough that often no damaged time is among them
 # A timer may show multiples of its unit and yet pause for many units: then most gaps are as long as the pause,
 # and the others are nearly all multiples of it.
 _MIN_PAUSE_NS = 256
@@ -210,11 +199,8 @@ def _pause_ns(gaps: Numbers) -> int:
 
 
 def _unusual_difference(durations_ns: Numbers, cycles: Numbers) -> float:
-    """Return by how much the durations of CTAs differ from their cycles, in nanoseconds.
-
-    Too few CTAs show no difference: for them it is what makes steps that hardly matter acceptable.
-    """
     if durations_ns.size < _ENOUGH_CTAS:
+        # They show no difference: accept the steps that hardly matter.
         return float(durations_ns.min()) * _HARDLY
     rest_ns = durations_ns - np.median(durations_ns / np.maximum(cycles, 1)) * cycles
     return float(np.quantile(np.abs(rest_ns - np.median(rest_ns)), _UNUSUAL_SHARE))
@@ -245,20 +231,18 @@ _FAR = 4.0
 class Readings(Struct, frozen=True):
     """Timer readings of a launch, each with the clock value that it belongs to: the data to which the clock is fitted.
 
-    Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record
-    reads the SM's cycle counter shortly after init and shortly before pre-final.
+    Every CTA reads the device's globaltimer when it begins (init, ``side`` +1) and when all its warps are done
+    (pre-final, ``side`` -1). A record reads the SM's cycle counter shortly after init and shortly before pre-final.
 
     Rows are readings, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the globaltimer
-    showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
+    showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``. ``shift_ns`` is the minimum time between the
+    reading and the record. All readings of a launch may have more of it, towards their ``side``, on the order of
+    ``more_shift_ns``; where the launch does not determine it, at most ``max_shift_ns`` is likely. Estimated clock
+    values are off by ``estimated_error_cycles``, all in the same direction. ``cta_ns`` is the duration of the reading's
+    CTA. No clock is slower than ``min_hz``: the cycles that the records of a CTA span, over its time.
 
-    ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the minimum time between the reading and the record.
-    All readings of a launch may have more of it, towards their ``side``, on the order of ``more_shift_ns``; where the
-    launch does not determine it, at most ``max_shift_ns`` is likely. Estimated clock values are off by
-    ``estimated_error_cycles``, all in the same direction. ``cta_ns`` is the duration of the reading's CTA. ``min_hz``
-    is the cycles that the records of a CTA span, over its time: no clock is slower. It is 0 where they span it all.
-
-    The timer moves in steps of ``step_ns``. A reading shows the last step, which is half a step late on average. So are
-    all times that are fitted to readings, and so they agree with any other reading of that timer.
+    The timer moves in steps of ``step_ns``. A reading is half a step late on average, and so are all times that are
+    fitted to readings.
     """
 
     sm: NDArray[np.int32]
@@ -287,11 +271,10 @@ class Readings(Struct, frozen=True):
 def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_warps: bool = True) -> Readings:
     """Return two readings for each CTA that recorded something.
 
-    ``spans_function`` is true if a scope surrounds the function, ``all_warps`` if each warp of a CTA recorded.
-    Otherwise the time between the last other warp's end and pre-final, which waits for all, is unknown.
-
-    Where a ring lost its first records, their time is estimated from their number and the distance of the others: a
-    weak reading, but the only one of the rate if each SM ran a single CTA.
+    ``spans_function`` is true if a scope surrounds the function. Without ``all_warps``, the time between the last other
+    warp's end and pre-final, which waits for all, is unknown. Where a ring lost its first records, their time is
+    estimated from their number and the distance of the others: a weak reading, but the only one of the rate if each SM
+    ran a single CTA.
     """
     first, estimated_error_cycles = first_cycles(ctas, warps)
     last = warps.last_cycles.max(axis=1, initial=NO_LARGEST)
@@ -335,8 +318,8 @@ def _in_order(
 def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[Numbers, NDArray[np.float32]]:
     """Return the clock value of each CTA's first record, estimated if that was lost, and its error.
 
-    It is the first record of warp 0, whose first thread reads the timer; if warp 0 recorded nothing, the first of all
-    warps. All warps begin together, so the range of their estimates is an error of each.
+    It is warp 0's, whose first thread reads the timer; if that recorded nothing, the first of all warps. All warps
+    begin together, so the range of their estimates is an error of each.
     """
     kept = warps.kept > 0
     begin = np.where(kept, warps.first_cycles - np.rint(warps.lost_cycles).astype(np.int64), NO_SMALLEST)
@@ -355,8 +338,8 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[Numbers, NDArray[np.f
 def reading_weights(errors: Reals, side: NDArray[np.int8]) -> Reals:
     """Return the weight of each reading, 0 to 1, by its distance from a fit in standard errors.
 
-    A reading can only be too far from its record: where the memory is busy, the store of the timer's value delays the
-    warp. So readings that are off in that direction (too early for init, too late for pre-final) count less.
+    A busy memory delays the store of the timer's value, so a reading can only be too far from its record. Those that
+    are (too early for init, too late for pre-final) count less.
     """
     far = np.abs(errors) / _TRUSTED_ERRORS
     is_delay = errors * side < 0

@@ -44,10 +44,7 @@ def recorded_warps(launch: Launch) -> tuple[int, ...]:
 
 
 def read_raw(launch: Launch) -> RawCtas:
-    """Read one launch's buffer and split it into its fields.
-
-    Raises ``KprofError`` if it is damaged as a whole.
-    """
+    """Read a launch's buffer and split it into its fields; raises ``KprofError`` if it is damaged as a whole."""
     kernel = launch.kernel
     ends, words = launch.ends_and_words()
     return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, ends)
@@ -55,8 +52,6 @@ def read_raw(launch: Launch) -> RawCtas:
 
 def parted_starts(group: Numbers, scope: NDArray[np.int16], is_end: Mask, cycles: Numbers, usable: Mask) -> Mask:
     """Determine which ``usable`` entries are starts that their end does not follow, in a ring whose stores were moved.
-
-    The entries are in the order of writing.
 
     Proton's pass moves the store of a scope's start to right before the store of its end (``ScheduleBufferStorePass``;
     Triton 3.6's PTX shows the same). So the ring holds whole scopes, each start next to its end, in the order of their
@@ -70,7 +65,7 @@ def parted_starts(group: Numbers, scope: NDArray[np.int16], is_end: Mask, cycles
     return parted
 
 
-# After this many rounds a warp's contradictions are too many to be single damaged words.
+# After this many rounds a warp's contradictions are too many to be single damaged words: all its records are dropped.
 _MAX_ROUNDS = 8
 
 
@@ -82,47 +77,38 @@ def contradicted_records(group: Numbers, cycles: Numbers, usable: Mask) -> Mask:
     """
     at = np.flatnonzero(usable)
     wrong = np.zeros(len(group), dtype=bool)
-    for _ in range(_MAX_ROUNDS):
+    for round_number in range(_MAX_ROUNDS + 1):
         falls = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
         if not falls.size:
-            return wrong
-        wrong[at[falls]] = wrong[at[falls + 1]] = True
+            break
+        if round_number < _MAX_ROUNDS:
+            wrong[at[falls]] = wrong[at[falls + 1]] = True
+        else:
+            wrong[at[np.isin(group[at], group[at[falls]])]] = True
         at = at[~wrong[at]]
-    # Too many contradictions to be single damaged words: drop the whole warp.
-    falls = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
-    wrong[at[np.isin(group[at], group[at[falls]])]] = True
     return wrong
 
 
-# Number of records decoded at once: their columns together fit a processor's cache.
-_BLOCK_RECORDS = 1 << 16
+_BLOCK_RECORDS = 1 << 16  # number of records decoded at once: their columns together fit a processor's cache
 
 
 class Records(Struct, frozen=True):
     """The sound records of some CTAs, ordered by ``group`` and time."""
 
     group: Numbers
-    number: Numbers
-    """Position of the record among all that its warp wrote, including lost and damaged ones."""
+    number: Numbers  # position of the record among all that its warp wrote, including lost and damaged ones
     scope: NDArray[np.int16]
     is_end: Mask
     cycles: Numbers
-    """Counter of the CTA's SM."""
-    damaged: Numbers
-    """Group of each entry that was left out because it cannot be a record of this kernel."""
+    damaged: Numbers  # group of each entry that was left out because it cannot be a record of this kernel
     first_group: int
-    """Group of the first warp of these CTAs."""
-    lost: Numbers
-    """Number of records that the ring lost, for each warp of the CTAs."""
+    lost: Numbers  # number of records that the ring lost, for each warp of the CTAs
     oldest: Numbers
-    """Begin and end, in cycles, of the oldest record that the ring kept of each warp: shape (2, warp). All lost records
-    were written before it.
-    """
-    tags: Numbers
-    """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
+    """Begin and end, in cycles, of each warp's oldest kept record: shape (2, warp). All lost ones were before."""
+    tags: Numbers  # values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)
 
     def at(self, rows: Numbers | Mask) -> Records:
-        """Return these records alone, in the order of ``rows``."""
+        """Return the records of ``rows``, in that order."""
         columns = ("group", "number", "scope", "is_end", "cycles", "tags")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
@@ -131,13 +117,10 @@ class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
 
     ctas: RawCtas
-    scope_of_id: NDArray[np.int16]
-    """Scope of each id, or -1; several ids may map to one scope."""
+    scope_of_id: NDArray[np.int16]  # scope of each id, or -1; several ids may map to one scope
     counter: Counter | None
-    max_cycles: int
-    """Maximum distance of two records of a CTA."""
-    stores_moved: bool
-    """Rings are written as ``parted_starts`` describes."""
+    max_cycles: int  # maximum distance of two records of a CTA
+    stores_moved: bool  # rings are written as ``parted_starts`` describes
     clock_bits: int
     """With more than 32 bits, a record reads each half separately, and its value may be torn (``torn_by_cycles``)."""
     tags: TagIds = NO_TAGS
@@ -175,7 +158,7 @@ class RecordDecoder(Struct, frozen=True):
             records = records.at(~self.tags.entries_of(entries))
         if self.counter is not None:
             records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
-        records, far = self._mended(records, rows)
+        records, far = self._untorn(records, rows)
         damaged = self._damaged(records, far)
         if damaged.any():
             records = replace(records.at(~damaged), damaged=records.group[damaged])
@@ -184,8 +167,7 @@ class RecordDecoder(Struct, frozen=True):
 
     def _kept(self, rows: slice) -> Numbers:
         slots = self.ctas.entries.shape[2]
-        kept: Numbers = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
-        return kept
+        return np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
 
     def _entries(self, rows: slice, kept: Numbers) -> NDArray[np.uint64]:
         """Return all written entries, from each warp's oldest to its newest; the first word is the lower half."""
@@ -200,10 +182,9 @@ class RecordDecoder(Struct, frozen=True):
         slot = np.arange(int(kept.sum())) + np.repeat(oldest - begins, kept)
         if oldest.any():
             slot[slot >= used] -= used
-        in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
-        return in_order
+        return rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
 
-    def _mended(self, records: Records, rows: slice) -> tuple[Records, Mask]:
+    def _untorn(self, records: Records, rows: slice) -> tuple[Records, Mask]:
         """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
         row = records.group // self.ctas.entries.shape[1] - rows.start
         distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
@@ -214,10 +195,6 @@ class RecordDecoder(Struct, frozen=True):
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
     def _damaged(self, records: Records, far: Mask) -> Mask:
-        """Determine which entries are not records of this kernel.
-
-        These are the ``far`` ones, and those that contradict others. The entries are in the order of writing.
-        """
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
         damaged = (scope < 0) | far
         if self.stores_moved:
@@ -228,10 +205,7 @@ class RecordDecoder(Struct, frozen=True):
 
 
 def _by_clock(records: Records) -> Records:
-    """Sort records whose stores were moved by clock.
-
-    The places of damaged entries among them are unknown, so these are numbered with the lost ones.
-    """
+    """Sort by clock; the places of damaged entries are then unknown, so these are numbered with the lost ones."""
     place = np.arange(len(records.group))
     # Of two scopes that begin at one clock value, the outer one was stored last. A scope that also ends there goes
     # between the scopes that end and those that begin there.
@@ -245,11 +219,7 @@ def _by_clock(records: Records) -> Records:
 
 
 def _oldest(records: Records, is_moved: Mask) -> Numbers:
-    """Return begin and end of each warp's oldest record, given records in the order of writing.
-
-    A scope whose start ``is_moved`` was stored as a whole, and its end counts. Warps without records have
-    ``NO_SMALLEST``.
-    """
+    """Return ``Records.oldest``; a scope whose start ``is_moved`` was stored as a whole, and its end counts."""
     oldest = np.full((2, len(records.lost)), NO_SMALLEST)
     fresh = np.append(True, records.group[1:] != records.group[:-1])
     begin = np.flatnonzero(fresh[: len(records.group)])
@@ -267,11 +237,7 @@ def record_decoder(
     stores_moved: bool = False,
     tags: TagIds = NO_TAGS,
 ) -> RecordDecoder:
-    """Create the decoder of a launch's records.
-
-    ``clock_bits`` and ``stores_moved`` describe how the records were made (see ``Mode``); ``clock_hz`` is the SM's
-    nominal clock, None if unknown.
-    """
+    """Create the decoder of a launch's records; ``clock_bits`` and ``stores_moved`` are those of its ``Mode``."""
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)
     max_cycles = max_launch_cycles(ctas)
@@ -285,8 +251,7 @@ def record_decoder(
 
 def _lowest_of_sm(decoder: RecordDecoder) -> Numbers:
     """Return, for each group, the lowest value of its SM; 0 for an SM without records."""
-    ctas = decoder.ctas
-    size = int(ctas.sm.max(initial=0)) + 1
+    ctas, size = decoder.ctas, int(decoder.ctas.sm.max(initial=0)) + 1
     lowest = np.full(size, NO_SMALLEST)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
@@ -317,19 +282,16 @@ def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[Numbers, Numbers]:
 
 def _entries_at(ctas: RawCtas, row: Numbers, warp: Numbers, slot: Numbers) -> NDArray[np.uint64]:
     slots = max(ctas.entries.shape[2], 1)
-    entries: NDArray[np.uint64] = np.ascontiguousarray(ctas.entries[row, warp, slot % slots]).view("<u8").reshape(-1)
-    return entries
+    return np.ascontiguousarray(ctas.entries[row, warp, slot % slots]).view("<u8").reshape(-1)
 
 
 def without_records(records: Records, ns: Numbers, record_cost: RecordCost) -> tuple[Numbers, Numbers]:
     """Return the cycles and nanoseconds from the first record to each, less ``record_cost`` for each in between.
 
-    Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance
-    between two records of a warp is shortened by the middle of what one record may cost (of several, where entries were
-    damaged), but never below 0. Each distance may be off by ``RecordCost.error_cycles``.
+    What a record costs depends on the neighbouring instructions. So each distance between two records of a warp is
+    shortened by the middle of what one may cost, but never below 0, and may be off by ``RecordCost.error_cycles``.
 
-    A duration is the sum of the distances in it, so scopes stay consistent: the scopes inside one never add up to more
-    than it, and none is negative.
+    A duration is the sum of the distances in it, so the scopes inside one never add up to more than it.
     """
     cycles = np.diff(records.cycles)
     # The distance between two warps counts as 0; each warp's distances continue from the end of the previous warp's.

@@ -1,6 +1,6 @@
 """Statistics of each scope of a launch, and of its waits for memory: one pass over the blocks of its timeline.
 
-A scope that ran costs 16 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
+A scope that ran costs some 20 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
 """
 
 from __future__ import annotations
@@ -39,16 +39,13 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of the table, over all warps and CTAs of a launch.
 
     Durations exclude the cost of records, except for ``raw_total_ns``. They are None for a scope without any, and so
-    are sums where no start has its end, because 0 would be a time.
+    are sums where no start has its end, because 0 would be a time. A mark only has a ``count``.
 
     ``self_ns`` is the part of ``total_ns`` outside the scopes inside. ``share`` is the total's share of
-    ``Timeline.warp_time_ns``, or of its partition's time, 0 to 1; None if that is 0 because the
-    launch was shorter than a step of the timer. ``subtracted_ns`` is the cost of records subtracted from runs outside
-    of all other scopes: its sum over all scopes is what was subtracted from the warps' time. ``cut`` and ``crossing``
-    count runs with the flag (``ScopeFlag``). ``warps`` and ``sms`` are where it ran, ``warps_self_ns`` is the self time
-    of each of the warps, and the spreads are the differences between means there. ``iterations`` is only set for
-    iterations whose numbers are known. A mark has a ``count``, and otherwise the values of a scope that never ran: it
-    takes no time except its record's.
+    ``Timeline.warp_time_ns``, or of its partition's time, 0 to 1; None if that is 0 because the launch was shorter than
+    a step of the timer. ``subtracted_ns`` is the cost of records subtracted from runs outside of all other scopes.
+    ``cut`` and ``crossing`` count runs with the flag (``ScopeFlag``). ``warps`` and ``sms`` are where it ran,
+    ``warps_self_ns`` is the self time of each of the warps, and the spreads are the differences between means there.
     """
 
     count: int
@@ -75,15 +72,13 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     sm_spread: GroupSpread | None
     cta_balance: CtaBalance | None
     iterations: IterationSeries | None
-    sampling: SamplingError | None = None
-    """Error of the figures; None if all CTAs recorded."""
+    sampling: SamplingError | None = None  # error of the figures; None if all CTAs recorded
 
 
 class ScopeSums:
     """Accumulator of a launch's scope statistics, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare sums for the scopes, warps and SMs of ``timeline``."""
         scopes = timeline.table.scopes
         self._timeline = timeline
         self._groups: list[SpreadGroups] = []
@@ -148,20 +143,17 @@ class ScopeSums:
         self._ctas.add(scope, cta, warp, duration_ns)
 
     def partition_times_ns(self) -> list[tuple[int, int]]:
-        """Return the times of the warps of ``Timeline.partitions``, summed, and the parts outside of their scopes.
-
-        A part and the scopes' self times make the whole. The clock's fit may place a record outside of its CTA, so a
-        partition's time is at least that of its scopes.
-        """
+        """Return the times of the warps of ``Timeline.partitions``, summed, and the parts outside of their scopes."""
         times = []
         for partition in self._timeline.partitions:
             time_ns = self._timeline.time_of_warps_ns(partition.warps)
             inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
+            # The clock's fit may place a record outside of its CTA.
             times.append((max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
         return times
 
     def statistics(self) -> tuple[ScopeStatistics, ...]:
-        """Return the statistics; can be called once, because it frees memory that is no longer needed."""
+        """Return the statistics; can be called once, because it frees memory."""
         scopes = range(self._count)
         # The whole that each scope's share refers to. With a timer of large steps, or by the clock's fit, CTAs may seem
         # shorter than the scopes inside; where they take no time at all, the whole is unknown.
@@ -240,11 +232,11 @@ _SCOPES = 1 << 16  # more than any table has
 class SmCycles:
     """Accumulator of the cycles of the SMs in which each scope ran, from blocks of scopes (``SCOPE_COLUMNS``).
 
-    Warps and CTAs on one SM share its units, so the cycles that they have in common count once.
+    Warps and CTAs on one SM share its units, so the cycles that they have in common count once. With ``place`` "cta",
+    CTAs share nothing.
     """
 
     def __init__(self, scopes: int, place: str = "sm") -> None:
-        """Prepare sums for a table of ``scopes`` scopes; with ``place`` "cta", CTAs on one SM share nothing."""
         self._scopes = scopes
         self._place = place
         self._spans = [np.empty((0, 3), np.int64)]
@@ -280,7 +272,6 @@ class MemoryWaitSums:
     """Accumulator of a launch's waits for memory, block by block."""
 
     def __init__(self, timeline: Timeline) -> None:
-        """Prepare for the scopes of ``timeline``."""
         spins = (index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
         self._totals_ns: dict[int, list[Reals]] = {index: [] for index in spins}
 

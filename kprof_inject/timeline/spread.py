@@ -19,30 +19,18 @@ from kprof_inject.timeline.columns import Numbers, Reals, Rows
 from kprof_inject.timeline.timeline import Timeline
 
 _NARROW = np.iinfo(np.int32)
-# Larger pieces, from 32 MiB on, return to the system whenever they are freed (mallopt(3), M_MMAP_THRESHOLD).
-_MAX_PIECE = 1 << 23
 
 
 class ScopeColumn:
     """Column that grows block by block, and returns the part of each scope."""
 
     def __init__(self, scope_count: int) -> None:
-        """Create an empty column for a table of ``scope_count`` scopes."""
         self._numbers = np.arange(scope_count + 1)
         self._blocks: list[tuple[NDArray[Any], Numbers]] = []
-        self._room: dict[np.dtype[Any], NDArray[Any]] = {}
-        self._size = 0
 
     def add(self, scope: NDArray[np.int16], values: NDArray[Any]) -> None:
         """Add the values of one block with their scopes, in the order of scopes."""
-        room = self._room.get(values.dtype, values[:0])
-        if len(room) < len(values):
-            # Doubling bounds the unused memory by the used one.
-            room = np.empty(max(len(values), min(self._size, _MAX_PIECE)), dtype=values.dtype)
-        room[: len(values)] = values
-        self._room[values.dtype] = room[len(values) :]
-        self._size += len(values)
-        self._blocks.append((room[: len(values)], np.searchsorted(scope, self._numbers)))
+        self._blocks.append((values, np.searchsorted(scope, self._numbers)))
 
     def parts(self, scope: int) -> list[NDArray[Any]]:
         """Return a scope's values block by block; one empty part if there was no block."""
@@ -63,14 +51,13 @@ def narrow(values: Numbers) -> NDArray[np.signedinteger]:
 def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -> list[float]:
     """Return exact quantiles (``points`` from 0 to 1) of at least one value, linear between neighbours.
 
-    Takes linear time and no further memory, and reorders the values.
+    The values are reordered in place.
     """
     at = np.asarray(points, dtype=np.float64) * (len(values) - 1)
     below, above = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
     values.partition(np.unique(np.concatenate((below, above))))
     low, high = (values[found].astype(np.float64) for found in (below, above))
-    quantiles: list[float] = (low + (high - low) * (at - below)).tolist()
-    return quantiles
+    return (low + (high - low) * (at - below)).tolist()
 
 
 class SpreadGroups(Struct, frozen=True, eq=False):
@@ -86,14 +73,12 @@ class GroupSpread(Struct, frozen=True):
 
     groups: int
     least_ns: float
-    least_id: int
-    """Warp, CTA or SM with the smallest mean; the first of equal ones."""
+    least_id: int  # warp, CTA or SM with the smallest mean; the first of equal ones
     median_ns: float
     mean_ns: float
     greatest_ns: float
     greatest_id: int
-    imbalance: float
-    """Largest mean over the mean of all: 1 if all are equal, and where no time was taken at all."""
+    imbalance: float  # largest mean over the mean of all; 1 if no time was taken at all
 
 
 class CtaBalance(Struct, frozen=True):
@@ -129,10 +114,9 @@ def spread_of(groups: SpreadGroups) -> GroupSpread | None:
 
 
 class GroupSums:
-    """Accumulator of each scope's time in each of a known set of warps or SMs."""
+    """Accumulator of each scope's time in each of a known set of warps or SMs, whose ids ascend."""
 
     def __init__(self, scope_count: int, ids: Numbers) -> None:
-        """Prepare sums for ``ids``, which are ascending."""
         self._ids = ids
         self._counts = np.zeros((scope_count, len(ids)), dtype=np.int64)
         self._totals_ns = np.zeros((scope_count, len(ids)), dtype=np.int64)
@@ -162,7 +146,6 @@ class CtaSums:
     """Accumulator of each scope's time in each CTA: 16 bytes for each pair of them that occurs."""
 
     def __init__(self, scope_count: int) -> None:
-        """Prepare columns for a table of ``scope_count`` scopes."""
         self._ctas = ScopeColumn(scope_count)
         self._counts = ScopeColumn(scope_count)
         self._totals_ns = ScopeColumn(scope_count)
@@ -238,24 +221,19 @@ def turns_of(
 ) -> NDArray[np.int32]:
     """Return a number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if unknown.
 
-    The iterations are ordered by scope, CTA, warp and start, and complete for each warp of a CTA.
-
-    An iteration that is followed by an unknown number is not called the last, because its run may go on.
+    The iterations are ordered by scope, CTA, warp and start, and complete for each warp of a CTA. After one that is
+    followed by an unknown number, its run may go on.
     """
     goes_on = np.zeros(len(scope), dtype=bool)
     is_same_warp = (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1])
     goes_on[:-1] = is_same_warp & ((iteration[1:] > iteration[:-1]) | (iteration[1:] < 0))
-    turn: NDArray[np.int32] = np.where(goes_on, iteration + 1, -(iteration + 1))
-    return turn
+    return np.where(goes_on, iteration + 1, -(iteration + 1))
 
 
 def series_of(
     turns: Sequence[NDArray[np.int32]], durations_ns: Sequence[NDArray[np.signedinteger]]
 ) -> IterationSeries | None:
-    """Compute the series of one scope from iterations' turns and durations, both in the same parts.
-
-    None if no number is known. Takes 8 bytes for each iteration in addition to the arguments.
-    """
+    """Compute the series of one scope from iterations' turns and durations; None if no number is known."""
     parts = list(zip(turns, durations_ns, strict=True))
     lengths = np.concatenate([-turn[turn < 0] for turn in turns])
     if not lengths.size:
@@ -315,27 +293,20 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-_DEVIATIONS = 1.96
-"""Standard deviations that a normal distribution exceeds in 1 of 20 cases."""
-
-_MIN_OTHER_TIME = 0.25
-"""If less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off."""
-
-Interval = tuple[float, float | None]
-"""Its upper end is None if the sample is too small to have one."""
+_DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
+_MIN_OTHER_TIME = 0.25  # if less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off
+Interval = tuple[float, float | None]  # its upper end is None if the sample is too small to have one
 
 
 class ClockBend:
     """Measure of how far the fit of a sample's clock can be trusted inside CTAs.
 
-    Each CTA that records reads the timer at its begin and at its end. With few such readings on an SM, the clock's
-    curve can follow their errors: it bends inside each CTA, and back between them. With readings of all CTAs, it
-    cannot. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes as
-    much too large.) The same errors are in the mean rate, the more of them the longer a CTA's part of an SM's time is.
+    With readings of few CTAs on an SM, the clock's curve can follow their errors: it bends inside each CTA, and back
+    between them. (On an H200, curves were up to 8 % steeper inside CTAs of a few microseconds, and the shares of scopes
+    as much too large.) The mean rate has the same errors, the more the longer a CTA's part of an SM's time is.
     """
 
     def __init__(self, clock: ClockFit) -> None:
-        """Begin without any scope."""
         self._clock = clock
         self._cycles = self._ns = self._scopes = 0
 
@@ -349,10 +320,11 @@ class ClockBend:
     @property
     def part(self) -> float:
         """Relative error of times inside of the scopes, from how the clock runs there and on their SMs."""
-        straight_ns = self._cycles * self._clock.rate_ns * self._clock.curves_rate
+        rate_ns, curves = self._clock.rate_ns, self._clock.curves
+        straight_ns = self._cycles * rate_ns * (1 + curves.mean_slope / rate_ns)
         if straight_ns <= 0:
             return 0.0
-        of_sm = self._cycles / self._scopes / max(self._clock.curves.mean_cycles, 1.0)
+        of_sm = self._cycles / self._scopes / max(curves.mean_cycles, 1.0)
         return abs(self._ns / straight_ns - 1) / max(1 - of_sm, _MIN_OTHER_TIME)
 
 
@@ -372,10 +344,9 @@ def sampling_error(
     share: float | None,
     whole_ns: int,
 ) -> SamplingError:
-    """Compute the error of a scope.
+    """Compute the error of a scope, given the clock's ``bend`` (``ClockBend.part``) and its times in the CTAs.
 
-    ``bend`` is that of the clock (``ClockBend.part``), ``ctas`` are the scope's times in the CTAs that recorded,
-    ``durations_ns`` all of them, which are reordered; ``share`` is their part of ``whole_ns``.
+    ``durations_ns`` are reordered; ``share`` is their part of ``whole_ns``.
     """
     if not ctas.ids.size or not durations_ns.size:
         return SamplingError(None, None, None)

@@ -17,14 +17,11 @@ _LOWER_HALF = (1 << HALF_BITS) - 1
 
 
 class TagIds(Struct, frozen=True):
-    """Ids of tags; several may map to one tag."""
+    """Ids of a scope table's tags."""
 
-    of_id: Numbers
-    """Number of the tag of each id, as by ``_number``, or -1."""
-    is_wide: Mask
-    """True for tags of 64 bits: shape (scope of the table and two more, tag)."""
-    counts: Numbers
-    """Number of tags of each scope of the table; the last entries are 0, for records of no scope."""
+    of_id: Numbers  # number of the tag of each id, as by ``_number``, or -1
+    is_wide: Mask  # true for tags of 64 bits: shape (scope of the table and two more, tag)
+    counts: Numbers  # number of tags of each scope of the table; the last entries are 0, for records of no scope
 
     @classmethod
     def of(cls, names: Mapping[int, str], table: ScopeTable) -> TagIds:
@@ -50,17 +47,14 @@ class TagIds(Struct, frozen=True):
         return int(self.counts.max())
 
     def entries_of(self, entries: NDArray[np.uint64]) -> Mask:
-        """Mark the entries that belong to a tag."""
-        of_tags: Mask = self.of_id[scope_ids(entries)] >= 0
-        return of_tags
+        """Determine which entries belong to a tag."""
+        return self.of_id[scope_ids(entries)] >= 0
 
     def values(self, entries: NDArray[np.uint64], group: Numbers, scope: NDArray[np.int16], is_end: Mask) -> Numbers:
-        """Return the tag values of each entry: shape (entry, ``max_tags``), ``NO_TAG`` where there is none.
-
-        The entries are all that the rings have, in the order of writing.
+        """Return the tag values (entry, tag), ``NO_TAG`` without one, given all entries in the order of writing.
 
         Each value was stored twice, and one suffices: the ring may have lost the other, or its id is damaged. Two that
-        differ give no value. Of a wide value, both halves are needed.
+        differ give no value. A wide value needs both halves.
         """
         found = np.full((len(entries), self.max_tags), NO_TAG)
         if not self.max_tags:
@@ -108,8 +102,7 @@ def tag_column(block: Rows, table: ScopeTable, name: str) -> Numbers:
     return column
 
 
-MAX_VALUES = 64
-"""Number of values kept of one tag: those that take the most time."""
+MAX_VALUES = 64  # of one tag
 
 
 class TagValue(Struct, frozen=True):
@@ -143,7 +136,6 @@ class TagSums:
     """Accumulator of the values of a launch's tags from its blocks of scopes."""
 
     def __init__(self, table: ScopeTable) -> None:
-        """Prepare lists for the scopes of ``table`` that have tags."""
         self._table = table
         self._values = {
             (index, place): [np.empty(0, np.int64)]

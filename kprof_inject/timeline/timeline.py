@@ -47,23 +47,8 @@ from kprof_inject.timeline.unwrap import Counter, max_launch_cycles
 _LARGE_BYTES = 30 << 20
 
 
-def keep_freed_memory() -> None:
-    """Make the C library keep freed memory instead of returning it to the kernel.
-
-    Returning it and requesting it again, block by block, takes a fifth of the time of a trace.
-
-    glibc returns what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
-    (``M_MMAP_THRESHOLD`` in mallopt(3)). This function frees a large chunk that was never written. Other C libraries
-    behave as before.
-    """
-    np.empty(_LARGE_BYTES, dtype=np.uint8)
-
-
 class ScopeBlocks(Struct, frozen=True):
-    """The scopes of a launch in blocks, decoded from its buffer at each iteration: the second pass.
-
-    ``scope_of_id``, ``counter`` and ``tags`` are those of the launch's ``RecordDecoder``.
-    """
+    """The scopes of a launch in blocks, decoded from its buffer at each iteration, as by its ``RecordDecoder``."""
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
@@ -72,7 +57,6 @@ class ScopeBlocks(Struct, frozen=True):
     tags: TagIds
 
     def __iter__(self) -> Iterator[Rows]:
-        """Decode the launch's buffer and yield its blocks that have scopes."""
         ctas, mode = read_raw(self.launch), self.launch.kernel.mode
         max_cycles = max_launch_cycles(ctas)
         decoder = RecordDecoder(
@@ -122,52 +106,42 @@ class ScopeBlocks(Struct, frozen=True):
         return scopes
 
 
-# Rows converted to nanoseconds in one step; bounds the temporary memory.
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 16  # rows converted to nanoseconds in one step; bounds the temporary memory
 
 
 class Timeline(Struct, frozen=True):
-    """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number."""
+    """A decoded launch, whose scopes come in blocks, so that memory does not grow with their number.
+
+    ``ctas`` are those that ran and recorded (``CTA_COLUMNS``), ``incomplete`` the warps that lack records
+    (``INCOMPLETE_COLUMNS``). ``open_starts`` and ``stray_ends`` count unpaired kept records by scope of ``table``.
+    """
 
     launch: Launch
     table: ScopeTable
     clock: ClockFit
     ctas: Rows
-    """The CTAs that ran and recorded (``CTA_COLUMNS``)."""
     incomplete: Rows
-    """The warps that lack records (``INCOMPLETE_COLUMNS``)."""
-    lanes: Numbers
-    """Lane of each scope of ``table``: scopes on the same lane never cross."""
-    records_written: int
-    """Number of records according to the buffer's count words."""
+    lanes: Numbers  # lane of each scope of ``table``: scopes on the same lane never cross
+    records_written: int  # number of records according to the buffer's count words
     records_lost: int
-    """Number of written records that the rings overwrote."""
     open_starts: Numbers
-    """Number of starts without an end among the kept records, for each scope of ``table``."""
     stray_ends: Numbers
-    """Number of ends without a start among the kept records, for each scope of ``table``."""
     records_damaged: int
-    """Number of entries that cannot be records of this kernel."""
     ctas_never_ran: int
     ctas_damaged: int
     scope_count: int
     first_ns: int
-    """Begin of the launch: of its first CTA or record."""
     last_ns: int
     _blocks: ScopeBlocks | Iterable[Rows]
     partitions: tuple[PartitionScopes, ...] = ()
     overlaps: Numbers | None = None
-    """Number of lanes that each scope of ``table`` occupies, from its lane in ``lanes`` on, because it crosses others
-    of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.
-    """
+    """Number of lanes of each scope, from that in ``lanes`` on, if any crosses others of its kind in a warp."""
     unrecorded: Rows = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
     _choice: Choice = EVERYTHING
-    _ctas_that_ran: Rows | None = None
-    """All CTAs of the launch that record, if this is a part of it."""
+    _ctas_that_ran: Rows | None = None  # all CTAs of the launch that record, if this is a part of it
 
     def __repr__(self) -> str:
-        """Return a short text, because the columns are long."""
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 
@@ -194,7 +168,7 @@ class Timeline(Struct, frozen=True):
     def blocks(self) -> Iterator[Rows]:
         """Yield the scopes in blocks (``columns``), ordered by CTA row, warp and start, outer scopes before inner ones.
 
-        All scopes of a CTA are in one block. The buffer is read again at each iteration, and not held in between.
+        All scopes of a CTA are in one block. Each call reads the buffer again.
         """
         for block in self._blocks:
             kept = self._choice.keep(block, self.table)
@@ -202,10 +176,7 @@ class Timeline(Struct, frozen=True):
                 yield block if kept.all() else block[kept]
 
     def chosen(self, choice: Choice) -> Timeline:
-        """Return the part of the launch that ``choice`` keeps: its scopes, CTAs and incomplete warps.
-
-        Facts about the launch as a whole stay: its clock, its extent, and the counts of its records.
-        """
+        """Return the scopes, CTAs and incomplete warps that ``choice`` keeps; facts about the whole launch stay."""
         if choice == EVERYTHING:
             return self
         part = replace(
@@ -221,7 +192,7 @@ class Timeline(Struct, frozen=True):
         return replace(part, scope_count=sum(map(len, part.blocks())))
 
     def with_launch(self, launch: Launch) -> Timeline:
-        """Return this timeline with ``launch`` in place of the equal launch that it has."""
+        """Return this timeline with ``launch`` in place of its equal."""
         blocks = replace(self._blocks, launch=launch) if isinstance(self._blocks, ScopeBlocks) else self._blocks
         return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
@@ -249,10 +220,7 @@ class Timeline(Struct, frozen=True):
 
 
 def decode_launch(launch: Launch) -> Timeline:
-    """Read one launch's buffer, count its records and fit its clock.
-
-    Raises ``KprofError`` if the buffer is damaged as a whole.
-    """
+    """Read a launch's buffer, count its records and fit its clock; raises ``KprofError`` if the buffer is damaged."""
     (decoded,) = decode_together([launch])
     if isinstance(decoded, KprofError):
         raise decoded
@@ -260,11 +228,10 @@ def decode_launch(launch: Launch) -> Timeline:
 
 
 def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
-    """Decode several launches, whose buffers are in memory at once, and fit their clocks together.
-
-    For a launch whose buffer is damaged, the list has the error.
-    """
-    keep_freed_memory()
+    """Decode launches whose buffers are in memory at once; a launch whose buffer is damaged yields the error."""
+    # glibc returns freed memory beyond twice the largest mapped chunk that was ever freed (M_MMAP_THRESHOLD). Block by
+    # block, that takes a fifth of the time of a trace, so a large chunk, never written, is freed first.
+    np.empty(_LARGE_BYTES, dtype=np.uint8)
     tallied: list[_Tallied | KprofError] = []
     for launch in launches:
         try:
@@ -284,8 +251,6 @@ def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
 
 
 class _Tallied(Struct, frozen=True):
-    """A launch with its records counted; ``readings`` is None if no timer was read."""
-
     launch: Launch
     decoder: RecordDecoder
     tally: Tally
@@ -343,10 +308,7 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
 
 
 def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:
-    """Map each scope id to its index in the table, or -1.
-
-    Ids are matched by name: where a scope has two returns, Triton gives its second end an id of its own.
-    """
+    """Map each scope id to its index in the table, or -1, by name: the ends of a scope's two returns differ in id."""
     records = [*(scope.record for scope in table.scopes), *([table.body_record] if table.body_record else [])]
     index = {record: position for position, record in enumerate(records)}
     lookup = np.full(SCOPE_IDS, -1, dtype=np.int16)
@@ -356,15 +318,13 @@ def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int
 
 
 def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
-    """Return begin and end of the launch, or 0 and 0 if no CTA ran.
-
-    A fitted clock may place a record before the timer reading that it followed.
-    """
+    """Return begin and end of the launch, or 0 and 0 if no CTA ran."""
+    if not len(raw.cta):
+        return 0, 0
+    # A fitted clock may place a record before the timer reading that it followed.
     rows = np.flatnonzero(warps.kept.any(axis=1))
     begins = clock.to_ns(warps.first_cycles[rows].min(axis=1, initial=NO_SMALLEST), raw.sm[rows])
     ends = clock.to_ns(warps.last_cycles[rows].max(axis=1, initial=NO_LARGEST), raw.sm[rows])
-    if not len(raw.cta):
-        return 0, 0
     _, _, others_begin, others_end = raw.others
     first_ns = min(int(values.min(initial=NO_SMALLEST)) for values in (raw.init_ns, begins, others_begin))
     last_ns = max(int(values.max(initial=NO_LARGEST)) for values in (raw.pre_final_ns, ends, others_end))
@@ -379,21 +339,14 @@ def _cta_rows(*columns: Numbers) -> Rows:
 
 
 def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> Rows:
-    """Return the incomplete warps with the window of their lost records.
-
-    A ring loses its oldest records: the window extends from the CTA's begin to the oldest record that is left.
-    """
+    """Return the incomplete warps; their window extends from the CTA's begin to the oldest record that is left."""
     lacks = (warps.lost > 0) | (warps.damaged > 0) | (warps.open_starts > 0) | (warps.stray_ends > 0)
     row, warp = np.nonzero(lacks)
     columns = np.empty(len(row), dtype=INCOMPLETE_COLUMNS)
-    columns["cta"] = raw.cta[row]
-    columns["sm"] = raw.sm[row]
-    columns["warp"] = raw.warps[warp]
+    columns["cta"], columns["sm"], columns["warp"] = raw.cta[row], raw.sm[row], raw.warps[warp]
     columns["records_written"] = raw.written_words[lacks] // WORDS_PER_ENTRY
-    columns["records_lost"] = warps.lost[lacks]
-    columns["open_starts"] = warps.open_starts[lacks]
-    columns["stray_ends"] = warps.stray_ends[lacks]
-    columns["records_damaged"] = warps.damaged[lacks]
+    columns["records_lost"], columns["records_damaged"] = warps.lost[lacks], warps.damaged[lacks]
+    columns["open_starts"], columns["stray_ends"] = warps.open_starts[lacks], warps.stray_ends[lacks]
     columns["lost_start_ns"] = columns["lost_end_ns"] = raw.init_ns[row]
     for begin in range(0, len(row), _ROWS_AT_ONCE):
         part = slice(begin, begin + _ROWS_AT_ONCE)

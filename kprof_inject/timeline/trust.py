@@ -27,8 +27,7 @@ from kprof_inject.timeline.comparison import (
     timer_step_ns,
 )
 
-_NO_BOUND_PERCENT = 100.0
-"""Wider intervals are printed as ``>100``, because they bound nothing."""
+_NO_BOUND_PERCENT = 100.0  # wider intervals are printed as ``>100``, because they bound nothing
 
 
 class Overhead(Struct, frozen=True):
@@ -39,8 +38,7 @@ class Overhead(Struct, frozen=True):
 
     percent: float
     error_percent: float
-    min_error_percent: float = 0.0
-    """Error that would remain after any number of launches."""
+    min_error_percent: float = 0.0  # error that would remain after any number of launches
 
     @property
     def low_percent(self) -> float:
@@ -58,7 +56,6 @@ class Overhead(Struct, frozen=True):
         return abs(self.percent) > self.error_percent
 
     def __str__(self) -> str:
-        """Return the percentage with its error, as reports print it."""
         is_bound = self.error_percent <= _NO_BOUND_PERCENT
         error = rounded_error(self.error_percent) if is_bound else f">{_NO_BOUND_PERCENT:g}"
         # Adding 0.0 turns -0.0 into 0.0.
@@ -72,8 +69,7 @@ def usable_times(times_ns: Sequence[float]) -> Reals:
 
 
 def _is_usable(times_ns: Reals) -> Mask:
-    usable: Mask = np.isfinite(times_ns) & (times_ns > 0)
-    return usable
+    return np.isfinite(times_ns) & (times_ns > 0)
 
 
 def overhead_of(clean_ns: Reals, with_records_ns: Reals) -> Overhead | None:
@@ -122,10 +118,8 @@ class Level(Enum):
     TRUSTWORTHY = "trustworthy"
     CAREFUL = "careful"
     UNRELIABLE = "unreliable"
-    CANNOT_TELL = "cannot tell"
-    """There are times, but they do not suffice."""
-    UNKNOWN = "unknown"
-    """There are no times to compare."""
+    CANNOT_TELL = "cannot tell"  # there are times, but they do not suffice
+    UNKNOWN = "unknown"  # there are no times to compare
 
 
 _WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CANNOT_TELL: 1, Level.CAREFUL: 2, Level.UNRELIABLE: 3}
@@ -150,7 +144,6 @@ class Verdict(Struct, frozen=True):
     """
 
     def __repr__(self) -> str:
-        """Return the sentence, in one line."""
         return f"<Verdict: {self.sentence}>"
 
     @property
@@ -160,10 +153,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def with_records_ns(self) -> float | None:
-        """Time of a launch with records, computed from the time without records and the overhead.
-
-        The overhead of interleaved launches is the median of their ratios, not the ratio of two medians.
-        """
+        """Time of a launch with records: the time without and the overhead, which is no ratio of two medians."""
         if self.overhead is None or self.clean_ns is None:
             return median_time_ns(self.with_records)
         return self.clean_ns * (1 + self.overhead.percent / 100)
@@ -182,11 +172,6 @@ class Verdict(Struct, frozen=True):
     def sentence(self) -> str:
         """Level and reasons: ``careful: recording slows the kernel by 5.5 % ± 0.3; the limit is 5 %``."""
         return f"{self.level.value}: {self.text}"
-
-    @property
-    def headline(self) -> str:
-        """Level and overhead, if that allows a verdict: ``careful (+4.5 % ± 2.9)``."""
-        return f"{self.level.value} ({self.figure})" if self.figure else self.level.value
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON object."""
@@ -207,10 +192,7 @@ _Finding = tuple[Level, str]
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def judge(kernel: Kernel) -> Verdict:
-    """Compare a kernel with records to itself without.
-
-    A variant that ran in two processes has a verdict for each.
-    """
+    """Compare a kernel with records to itself without; one that ran in two processes has a verdict for each."""
     clean, with_records = kernel.clean, kernel.with_records
     has_launching = not (clean.has_empty_times and with_records.has_empty_times)
     if not has_launching:

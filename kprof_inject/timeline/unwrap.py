@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
 from kprof_inject.timeline.columns import Mask, Numbers, group_begins, largest, smallest
 
-FALLBACK_CLOCK_HZ = 1.5e9
-"""Assumed clock of a device whose clock the capture does not have."""
+FALLBACK_CLOCK_HZ = 1.5e9  # of a device whose clock the capture does not have
 
 
 class OverflowedOnce(Struct, frozen=True):
-    """Counters whose values are all within half a ``period`` of their SM's ``reference`` (group).
+    """Counters of a launch shorter than half their ``period``, which is 37 minutes for 43 bits.
 
-    That holds for a launch shorter than half the period, which is 37 minutes for 43 bits.
+    All values are within half a period of their SM's ``reference`` (group).
     """
 
     reference: Numbers
@@ -49,22 +48,17 @@ class OverflowsOften(Struct, frozen=True):
         steps = _nearest(np.diff(cycles), self.period)
         fresh = np.diff(group) != 0
         steps[fresh] = 0
-        since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
+        since = np.append(0, np.cumsum(steps))
         last = np.flatnonzero(np.append(fresh, True))
         counts = np.diff(last, prepend=-1)
-        counted: Numbers = since + np.repeat(self.newest[group[last]] - since[last], counts)
-        return counted
+        return since + np.repeat(self.newest[group[last]] - since[last], counts)
 
     def lifted(self, lowest: Numbers) -> OverflowsOften:
-        """Return the counters with each group raised by whole periods.
-
-        They are the fewest that make its ``lowest`` value 0 or more.
-        """
+        """Return the counters with each group raised by the fewest periods that make its ``lowest`` value 0 or more."""
         return replace(self, newest=self.newest - lowest // self.period * self.period)
 
 
 Counter = OverflowedOnce | OverflowsOften
-"""Cycle counters of a launch's SMs, of which one overflowed at least."""
 
 
 def counter_of(
@@ -72,8 +66,8 @@ def counter_of(
 ) -> Counter | None:
     """Return the counters of a launch that is shorter than half their period; None if none overflowed.
 
-    ``oldest`` and ``newest`` (CTA, warp) are the values of the first and the last entry of each ring, -1 where it has
-    none: the others are between them, unless stores were moved.
+    ``oldest`` and ``newest`` (CTA, warp) are the values of the first and the last entry of each ring, -1 without any:
+    the others are between them, unless stores were moved.
     """
     size = int(sm_of_row.max(initial=0)) + 1
     row, warp = np.nonzero(newest >= 0)
@@ -110,13 +104,11 @@ def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: i
 
 
 def often_overflowing(newest: Numbers, ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:
-    """Return the counters of a launch that may be longer than their period.
-
-    ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, None if unknown.
+    """Return the counters of a launch that may be longer than their period; ``newest`` is as for ``counter_of``.
 
     The last records of two warps of a CTA are assumed to be less than half a period apart. The CTAs of one SM are
-    placed by the device's timer at their ends: the nominal clock is exact enough for that. The first CTA of each SM
-    keeps its value.
+    placed by the device's timer at their ends: its nominal clock, ``clock_hz``, is exact enough for that. The first CTA
+    of each SM keeps its value.
     """
     period = 1 << bits
     has_any = newest >= 0
@@ -129,7 +121,6 @@ def often_overflowing(newest: Numbers, ctas: RawCtas, bits: int, clock_hz: float
 
 
 def _placed(cycles: Numbers, sm: Numbers, ns: Numbers, period: int, clock_hz: float | None) -> Numbers:
-    """Add to clock values as many periods as the times of the same SM's values imply."""
     if not cycles.size:
         return cycles
     order = np.lexsort((ns, sm))
@@ -137,7 +128,7 @@ def _placed(cycles: Numbers, sm: Numbers, ns: Numbers, period: int, clock_hz: fl
     expected = np.diff(ns[order]) * ((clock_hz or FALLBACK_CLOCK_HZ) / 1e9)
     steps += np.rint((expected - steps) / period).astype(np.int64) * period
     steps[np.diff(sm[order]) != 0] = 0
-    since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
+    since = np.append(0, np.cumsum(steps))
     start = group_begins(np.diff(sm[order], prepend=-1) != 0)
     placed = np.empty_like(cycles)
     placed[order] = cycles[order][start] + since - since[start]
@@ -146,13 +137,11 @@ def _placed(cycles: Numbers, sm: Numbers, ns: Numbers, period: int, clock_hz: fl
 
 def _nearest(cycles: Numbers, period: int) -> Numbers:
     """Return differences of a counter's values the short way round: from minus to plus half a period."""
-    shortest: Numbers = (cycles + period // 2) % period - period // 2
-    return shortest
+    return (cycles + period // 2) % period - period // 2
 
 
 _HALF = 1 << CLOCK_LOW_BITS
-# The two reads are adjacent instructions, but other warps may run in between.
-_MAX_BETWEEN_CYCLES = 1 << 12
+_MAX_BETWEEN_CYCLES = 1 << 12  # the two reads are adjacent instructions, but other warps may run in between
 
 
 def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: int) -> Numbers:
@@ -171,14 +160,10 @@ def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: int) -> Num
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 
-# No GPU's SM counts faster than 5 GHz.
-_MAX_CYCLES_PER_NS = 5
-# Each timer reading may be off by two steps of the coarsest timer (1 µs).
-_TIMER_SLACK_NS = 2_000
-# About 26 days: longer than any launch runs, and short enough that its cycles fit 64 bits.
-_MAX_LAUNCH_NS = 1 << 51
-# Assumed maximum length of a launch that read no timer.
-_UNTIMED_LAUNCH_NS = 60_000_000_000
+_MAX_CYCLES_PER_NS = 5  # no GPU's SM counts faster than 5 GHz
+_TIMER_SLACK_NS = 2_000  # each timer reading may be off by two steps of the coarsest timer (1 µs)
+_MAX_LAUNCH_NS = 1 << 51  # about 26 days: longer than any launch runs, and short enough that its cycles fit 64 bits
+_UNTIMED_LAUNCH_NS = 60_000_000_000  # assumed maximum length of a launch that read no timer
 
 
 def max_launch_cycles(ctas: RawCtas) -> int:
@@ -196,10 +181,9 @@ def max_launch_cycles(ctas: RawCtas) -> int:
 
 
 def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: int) -> Numbers:
-    """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
+    """Return the distance in cycles of each record from the middle one of its CTA, if beyond ``max_distance``; else 0.
 
-    No warp can have written a record further away than ``max_distance``. Records that are not ``usable`` get 0. The
-    records are in order of ``row``.
+    Records that are not ``usable`` get 0. The records are in order of ``row``.
     """
     found = np.zeros(len(row), dtype=np.int64)
     row, cycles = row[usable], cycles[usable]

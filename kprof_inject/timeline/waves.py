@@ -24,10 +24,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 class SmWork(Struct, frozen=True, eq=False):
-    """Work of the SMs that ran a CTA, ``ids`` ascending: how many CTAs each ran, and when it finished its last work.
-
-    ``row_of`` has the row of each CTA's SM.
-    """
+    """Work of the SMs that ran a CTA, ``ids`` ascending; ``row_of`` has the row of each CTA's SM."""
 
     ids: Numbers
     row_of: Numbers
@@ -38,31 +35,23 @@ class SmWork(Struct, frozen=True, eq=False):
     def of(cls, ctas: Rows) -> SmWork:
         """Sum up the work of ``ctas`` (``CTA_COLUMNS``) by SM."""
         ids, row_of = np.unique(ctas["sm"], return_inverse=True)
-        return cls(
-            ids, row_of, np.bincount(row_of, minlength=len(ids)), largest(row_of, end_of_work_ns(ctas), len(ids))
-        )
+        done_ns = largest(row_of, end_of_work_ns(ctas), len(ids))
+        return cls(ids, row_of, np.bincount(row_of, minlength=len(ids)), done_ns)
 
 
 def end_of_work_ns(ctas: Rows) -> Numbers:
-    """Return when each CTA finished its work.
-
-    Even with timers that contradict each other, no CTA ends before it begins.
-    """
-    ends_ns: Numbers = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
-    return ends_ns
+    """Return when each CTA finished its work: not before it begins, even if timers contradict each other."""
+    return np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
 
 
 def _left_ns(ctas: Rows) -> Numbers:
-    """Return when each CTA had copied its records, and its slot was free again."""
-    left_ns: Numbers = np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
-    return left_ns
+    return np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
 
 
 def cycles_with_ctas(ctas: Rows, clock_hz: float, end: str = "pre_final_ns") -> int:
     """Return the cycles in which SMs had a CTA at work, summed over the SMs.
 
-    They are computed from the timers of the CTAs (``CTA_COLUMNS``), without records. With ``post_final_ns`` as the end,
-    the time in which CTAs write out their records counts too.
+    With ``post_final_ns`` as the end, the time in which CTAs write out their records counts too.
     """
     busy_ns = _covered_ns(ctas["sm"], ctas["init_ns"], np.maximum(ctas[end], ctas["init_ns"]))
     return round(busy_ns * clock_hz / 1e9)
@@ -113,8 +102,7 @@ class Ending(Struct, frozen=True):
     last_sm: int
     last_cta_ns: int
     longest_first_share: float = 0.0
-    """Share by which the launch would be shorter if the longest CTAs began first, and took as long as they did; 0 if
-    few slots are idle."""
+    """Share by which the launch would be shorter if the longest CTAs began first; 0 if few slots are idle."""
     sharing_share: float | None = None
     """Share by which SMs with the most CTAs take less time for each of them than SMs with fewer; None unless all CTAs
     run at once, and not equally many on all SMs."""
@@ -126,10 +114,7 @@ class Ending(Struct, frozen=True):
 
 
 def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
-    """Compute the cost of the tail. ``slots_per_sm`` CTAs fit on an SM.
-
-    None if no CTA ran, or if the whole launch falls into one step of the timer.
-    """
+    """Compute the cost of the tail; None if no CTA ran, or if all falls into one step of the timer."""
     ctas = timeline.all_ctas
     if not ctas.size:
         return None
@@ -177,8 +162,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
     )
 
 
-# A smaller idle share is not worth the time to hand out all CTAs again.
-_MIN_UNEVEN = 0.05
+_MIN_UNEVEN = 0.05  # a smaller idle share is not worth the time to hand out all CTAs again
 
 
 class LastWave(Struct, frozen=True):
@@ -239,10 +223,7 @@ def launch_duration_ns(timeline: Timeline) -> int:
 
 
 def waves_of(timeline: Timeline) -> Waves | None:
-    """Compute the waves of a launch.
-
-    None if no CTA ran, or if no timer was read that gives their begins and ends.
-    """
+    """Compute the waves of a launch; None if no CTA ran, or if no timer was read that gives their begins and ends."""
     if timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     occupancy = timeline.launch.kernel.with_records.ctas_per_sm
@@ -296,15 +277,13 @@ def waves_of_ctas(ctas: Rows, occupancy: int | None, is_sample: bool) -> Waves |
 
 
 def _by_begin(ctas: Rows) -> Rows:
-    """Sort CTAs by begin; those that begin in one step of the timer are started in the order of their numbers."""
+    # Those that begin in one step of the timer are started in the order of their numbers.
     return ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
 
 
 def _max_at_once(sm: Numbers, begin_ns: Numbers, left_ns: Numbers) -> int:
-    """Return the largest number of these CTAs that were on one SM at once, at least 1.
-
-    Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
-    """
+    """Return the largest number of these CTAs that were on one SM at once, at least 1."""
+    # Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
     rank = np.concatenate((np.full(len(sm), 1), np.where(left_ns > begin_ns, 0, 2)))
     order = np.lexsort((rank, np.concatenate((begin_ns, left_ns)), np.tile(sm, 2)))
     # All CTAs of an SM have left it before the sum reaches the next SM.
@@ -341,10 +320,7 @@ class IdleSms(Struct, frozen=True):
 
 
 def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
-    """Compute the idle time of CTAs that all have times.
-
-    None if there are none, or if all fall into one step of the timer.
-    """
+    """Compute the idle time of CTAs that all have times; None if there are none, or all fall into one timer step."""
     if not ctas.size:
         return None
     ctas = _by_begin(ctas)
@@ -371,7 +347,6 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
 
 
 def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
-    """Return how long SMs had no CTA between two, and the sum for each SM."""
     left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
     row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
     same_sm = row[1:] == row[:-1]
@@ -380,10 +355,7 @@ def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
 
 
 def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:
-    """Return the time of CTAs that begin in this order without gaps, each with its measured duration.
-
-    The slots of each of their SMs are free from ``free_from_ns`` (SM) on; None: from the begin.
-    """
+    """Return the time of CTAs that begin in this order without gaps, with slots free from ``free_from_ns`` (SM) on."""
     if free_from_ns is None:
         free_from_ns = np.zeros(len(np.unique(ctas["sm"])), np.int64)
     works_ns, stays_ns = end_of_work_ns(ctas) - ctas["init_ns"], _left_ns(ctas) - ctas["init_ns"]

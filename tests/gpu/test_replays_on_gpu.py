@@ -45,7 +45,7 @@ def test_a_kernel_launched_seldom_has_a_verdict(runs: ProgramRuns, way: str) -> 
     assert kernels
     for kernel in kernels:
         verdict = judge(kernel)
-        print(f"{way}: {kernel.name} {verdict.headline}, {len(kernel.clean.replayed_ns or ())} times")
+        print(f"{way}: {kernel.name} {verdict.sentence}, {len(kernel.clean.replayed_ns or ())} times")
         assert verdict.level is not Level.UNKNOWN, ended
         assert kernel.clean.replayed_ns and len(kernel.clean.replayed_ns) >= 10
 

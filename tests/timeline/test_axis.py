@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from buffers import Cta, Scope, save_launch
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from snapshots import check
 
+from kprof_inject.capture.capture_files import ClockRecord
+from kprof_inject.capture.model import Launch
 from kprof_inject.cli.capture_lines import axis_lines
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import HostClock, PlacedLaunch, fit_host_clock, host_call, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)
 LATER_NS = BEGIN_NS + 1_000_000
@@ -186,3 +193,142 @@ def test_launches_without_a_timer_are_told_of(tmp_path: Path) -> None:
     _, line = axis_lines(place_launches([timed, untimed]))
     assert line.startswith("1 launch ")
     check("timeline/axes", line, "a launch without readings")
+
+
+# How a device's timer stands to the host's clock: the estimate, and that the truth is never further off than said.
+
+
+DEVICE_NS = 1_800_000_000_000_000_000
+OFFSET_NS = -123_456_789_012
+SECOND_NS = 1_000_000_000
+# A timer that moves in steps of 32 ns, and rounding.
+SMALL_NS = 33
+
+
+def reading(after_ns: int, *, drift: float = 0.0, late_ns: int = 0, error_ns: int = 1_000) -> ClockRecord:
+    """A reading of a timer whose host clock is ``OFFSET_NS`` ahead and gains ``drift``, ``late_ns`` off that truth."""
+    host_ns = DEVICE_NS + after_ns + OFFSET_NS + round(drift * after_ns)
+    return ClockRecord(0, host_ns + late_ns, DEVICE_NS + after_ns, error_ns)
+
+
+def fitted(*readings: ClockRecord) -> HostClock:
+    clock = fit_host_clock(readings)
+    assert clock is not None
+    return clock
+
+
+def offset_ns(clock: HostClock, after_ns: int) -> int:
+    """Host time less device time, at ``after_ns``."""
+    at = np.array([DEVICE_NS + after_ns])
+    return int((clock.to_host_ns(at) - at)[0])
+
+
+def error_ns(clock: HostClock, after_ns: int) -> int:
+    return clock.error_ns(DEVICE_NS + after_ns, DEVICE_NS + after_ns)
+
+
+def test_without_readings_there_is_no_relation() -> None:
+    assert fit_host_clock([]) is None
+
+
+def test_one_reading_gives_an_offset_whose_error_grows_with_the_distance() -> None:
+    clock = fitted(reading(0))
+    assert (clock.drift, clock.contradicted) == (0.0, False)
+    assert offset_ns(clock, 0) == offset_ns(clock, -SECOND_NS) == OFFSET_NS
+    assert error_ns(clock, 0) == 1_000 + SMALL_NS
+    # Two quartz clocks, each within 100 ppm.
+    assert error_ns(clock, SECOND_NS) == error_ns(clock, -SECOND_NS) == pytest.approx(1_033 + 200_000, abs=1)
+
+
+def test_readings_of_one_moment_narrow_the_offset_down() -> None:
+    # [-500, 1500], [-1500, 500]: the truth lies within 500 of none.
+    clock = fitted(reading(0, late_ns=500), reading(0, late_ns=-500))
+    assert offset_ns(clock, 0) == OFFSET_NS
+    assert error_ns(clock, 0) == 500 + SMALL_NS
+
+
+def test_readings_at_begin_and_end_show_a_drift() -> None:
+    clock = fitted(reading(0, drift=2e-5), reading(60 * SECOND_NS, drift=2e-5))
+    assert clock.drift == pytest.approx(2e-5, rel=1e-3)
+    for after_ns in (0, 30 * SECOND_NS, 60 * SECOND_NS):
+        assert abs(offset_ns(clock, after_ns) - OFFSET_NS - round(2e-5 * after_ns)) <= 1
+        assert error_ns(clock, after_ns) <= 1_000 + SMALL_NS + 1
+
+
+def test_a_drift_that_nothing_proves_is_none() -> None:
+    # Whether clocks that were read a millisecond apart differ by 1 µs, or not at all, nobody knows.
+    clock = fitted(reading(0), reading(SECOND_NS // 1000, late_ns=1_000))
+    assert clock.drift == 0.0
+
+
+def test_readings_that_contradict_each_other_widen_the_error() -> None:
+    # The host's clock was set by 50 µs in the same second: no quartz does that.
+    clock = fitted(reading(0), reading(SECOND_NS // 10, late_ns=50_000))
+    assert clock.contradicted
+    for after_ns, truth_ns in ((0, 0), (SECOND_NS // 10, 50_000)):
+        assert abs(offset_ns(clock, after_ns) - OFFSET_NS - truth_ns) <= error_ns(clock, after_ns)
+
+
+def test_a_wild_reading_is_survived() -> None:
+    wild = structs.replace(reading(0), device_ns=5, error_ns=0)
+    clock = fitted(reading(0), wild, reading(SECOND_NS))
+    assert clock.contradicted
+    assert math.isfinite(error_ns(clock, 0))
+
+
+@given(
+    drift=st.floats(-1.9e-4, 1.9e-4),
+    points=st.lists(st.tuples(st.integers(0, 3600), st.floats(-1, 1), st.integers(0, 10**6)), min_size=1, max_size=8),
+    after_s=st.integers(-600, 4200),
+)
+def test_the_truth_is_never_further_off_than_the_error(
+    drift: float, points: list[tuple[int, float, int]], after_s: int
+) -> None:
+    readings = [
+        reading(second * SECOND_NS, drift=drift, late_ns=int(part * error), error_ns=error)
+        for second, part, error in points
+    ]
+    clock = fitted(*readings)
+    assert not clock.contradicted
+    after_ns = after_s * SECOND_NS
+    truth_ns = OFFSET_NS + round(drift * after_ns)
+    assert abs(offset_ns(clock, after_ns) - truth_ns) <= error_ns(clock, after_ns)
+    # And it holds over any span what it holds at each of its times.
+    assert error_ns(clock, after_ns) <= clock.error_ns(DEVICE_NS, DEVICE_NS + after_ns)
+
+
+# A host's call, brought to its device's clock.
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+def relation_of(timer: Timer) -> HostClock:
+    """What two readings tell of a timer, an hour apart."""
+    readings = [ClockRecord(0, at_ns, timer.at(at_ns), 500) for at_ns in (BEGIN_NS, BEGIN_NS + HOUR_NS)]
+    relation = fit_host_clock(readings)
+    assert relation is not None
+    return relation
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return save_launch(tmp_path_factory.mktemp("capture"), [Scope("kernel")], [Cta([[]])], slots=2)
+
+
+@given(
+    st.integers(-10 * HOUR_NS, 10 * HOUR_NS),
+    st.integers(0, HOUR_NS),
+    st.sampled_from([0.0, 3e-5, -9e-5]),
+    st.sampled_from([0, 77_000_000_000, BEGIN_NS + 12_345]),
+)
+def test_a_call_on_its_device_is_where_it_was_on_its_host(
+    launch: Launch, at_ns: int, lasting_ns: int, drift: float, begin_ns: int
+) -> None:
+    relation = relation_of(Timer(begin_ns, drift))
+    start_ns = BEGIN_NS + at_ns
+    call = host_call(replace(launch, host_ns=start_ns, host_end_ns=start_ns + lasting_ns), relation)
+    assert call.end_ns is not None
+    back_ns = relation.to_host_ns(np.array([call.start_ns, call.end_ns])) - [start_ns, start_ns + lasting_ns]
+    assert np.abs(back_ns).max() <= 1
+    assert call.error_ns == relation.error_ns(call.start_ns, call.end_ns)

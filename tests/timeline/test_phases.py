@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from replacing import replace
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
-from kprof_inject.timeline.phases import Phases, PhaseSums, outermost_loops
+from kprof_inject.timeline.phases import LOOPS, Phases, PhaseSums, outermost
 from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [Scope("func"), Scope("outer", "loop", 0), Scope("inner", "loop", 1), Scope("second", "loop", 0)]
@@ -137,7 +137,7 @@ def test_what_records_take_is_in_no_phase(tmp_path: Path) -> None:
 def test_the_outermost_loop_around_each_scope(tmp_path: Path) -> None:
     scopes = [*SCOPES, Scope("work", "marker", INNER), Scope("other iter", "iter"), Scope("other", "loop", 5)]
     table = made_timeline(tmp_path, scopes, [], CTAS).table
-    assert outermost_loops(table).tolist() == [-1, OUTER, OUTER, SECOND, OUTER, 5, 5]
+    assert outermost(table, lambda scope: scope.kind in LOOPS).tolist() == [-1, OUTER, OUTER, SECOND, OUTER, 5, 5]
 
 
 def test_a_scope_that_touches_a_loop_is_before_or_after_it(tmp_path: Path) -> None:

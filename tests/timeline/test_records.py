@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
+from hypothesis import given
+from hypothesis import strategies as st
 from replacing import replace
 
-from kprof_inject.timeline.records import record_decoder
+from kprof_inject.timeline.columns import never_falling
+from kprof_inject.timeline.records import contradicted_records, record_decoder
+from kprof_inject.timeline.unwrap import far_records, max_launch_cycles
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
@@ -145,3 +150,187 @@ def test_a_damaged_clock_value_lets_no_counter_wrap(bit: int) -> None:
     records = decoded(raw)
     for row in (0, 2, 3):
         assert entries_of(records, row) == list(ctas[row].warps[0])
+
+
+# Rings whose stores were moved: which starts have no end beside them, and the order of time.
+
+
+def decoded_warp(written: Sequence[Entry]) -> tuple[list[Entry], int]:
+    """What a warp's records are in order of time, and how many were left out."""
+    records = decoded(read([Cta([written])], 64), {scope: scope for scope in range(4)}, stores_moved=True)
+    return entries_of(records, 0), records.damaged.size
+
+
+PAIR, OTHER = [start(0, 10), end(0, 20)], [start(1, 30), end(1, 40)]
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged"),
+    [
+        ([*PAIR, *OTHER], 0),
+        # An end that is alone may have lost its start, or never had one: its function has two returns.
+        ([end(1, 5), *PAIR, *OTHER], 0),
+        ([*PAIR, end(2, 25), *OTHER], 0),
+        # A start is never alone, or it is none.
+        ([start(2, 5), *PAIR, *OTHER], 1),
+        ([*PAIR, start(1, 25), *OTHER], 1),
+        ([*PAIR, *OTHER, start(2, 50)], 1),
+        ([*PAIR, start(2, 22), end(3, 25), *OTHER], 1),
+        ([*PAIR, start(2, 27), end(2, 25), *OTHER], 1),
+        ([*PAIR, start(2, 22), end(77, 25), *OTHER], 2),
+        # Of two ends out of order, nobody knows which one is wrong.
+        ([*PAIR, start(2, 22), end(2, 50), *OTHER], 4),
+    ],
+)
+def test_a_start_that_its_end_does_not_follow_is_damaged(written: list[Entry], damaged: int) -> None:
+    left, found = decoded_warp(written)
+    assert found == damaged
+    assert left == [entry for entry in sorted(written, key=lambda entry: entry.cycles) if entry in left]
+    assert len(left) == len(written) - damaged
+    if damaged < 4:
+        assert set(PAIR + OTHER) <= set(left)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30),
+    st.booleans(),
+)
+def test_the_order_of_time_is_found_again(steps: list[tuple[int, int]], crossing: bool) -> None:
+    """Scopes that nest, or cross as they like, with many records at one clock value; none that takes no time at the
+    very begin of another: that may as well stand before it."""
+    clock = 100
+    entries: list[Entry] = []
+    opened: list[int] = []
+    for scope, cycles in steps:
+        clock += cycles
+        if scope in opened:
+            inner = scope if crossing else opened[-1]
+            entries.append(end(inner, clock + 1))
+            opened.remove(inner)
+            clock += 1
+        else:
+            entries.append(start(scope, clock + crossing))
+            clock += crossing
+            opened.append(scope)
+    entries += [end(scope, clock + 1 + number) for number, scope in enumerate(opened[::-1])]
+
+    assert decoded_warp(with_moved_stores(entries)) == (entries, 0)
+
+
+# Entries that no warp can have written.
+
+
+# What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
+MOST = 25_000
+
+
+def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
+    return [Cta([[]], init_ns=begin, pre_final_ns=done, post_final_ns=done) for begin, done in times_ns]
+
+
+def far(cycles: list[list[int]], most: int, unusable: tuple[int, ...] = ()) -> list[int]:
+    """Which of the records of some CTAs are, counted through."""
+    row = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
+    usable = ~np.isin(np.arange(len(row)), unusable)
+    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
+    return np.flatnonzero(far_records(row, flat, usable, most)).tolist()
+
+
+def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> list[int]:
+    """The same, of warps."""
+    group = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
+    usable = ~np.isin(np.arange(len(group)), unusable)
+    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
+    return np.flatnonzero(contradicted_records(group, flat, usable)).tolist()
+
+
+def test_a_launch_has_as_many_cycles_as_its_time_allows() -> None:
+    raw = read(times_of((1_000, 2_000), (1_000, 1_000), (5_000, 1_005_000)), slots=1)
+    assert max_launch_cycles(raw) == 5 * (1_004_000 + 4_000)
+
+
+def test_no_time_is_so_long_that_its_cycles_overflow() -> None:
+    raw = read(times_of((0, 1_000)), slots=1)
+    longest = replace(raw, init_ns=np.array([0, 1 << 62]), pre_final_ns=np.array([(1 << 63) - 1, 0]))
+    assert 1 << 50 < max_launch_cycles(longest) < 1 << 62
+    backward = replace(raw, init_ns=np.array([1 << 62]), pre_final_ns=np.array([0]))
+    assert max_launch_cycles(backward) == 20_000
+
+
+def test_without_a_timer_a_launch_may_take_a_minute() -> None:
+    untimed = replace(read(times_of((0, 0)), slots=1), timed=False)
+    assert max_launch_cycles(untimed) == 5 * 60_000_000_000
+
+
+def test_a_warp_may_begin_long_before_the_one_that_reads_the_timer() -> None:
+    early = [start(0, 0), end(0, 500_000)]
+    late = [start(0, 499_900), end(0, 500_000)]
+    ctas = [
+        Cta([late, early], init_ns=100_000, pre_final_ns=101_000),
+        Cta([late, early], init_ns=0, pre_final_ns=101_000),
+    ]
+    assert not decoded(read(ctas, slots=2), {0: 0}).damaged.size
+
+
+def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
+    assert far([[100, 200, 300, 401, 0]], 200) == [3]
+    assert far([[100, 200, 300, 400]], 300) == []
+    assert far([[0, 100, 200, 300, 1 << 42]], 300) == [4]
+
+
+@pytest.mark.parametrize(
+    ("cycles", "found"),
+    [
+        ([1, 2, 3], []),
+        ([1, 1, 1], []),
+        ([1, 5, 2, 3], [1, 2]),
+        ([5, 1, 6], [0, 1]),
+        # Without the two in the middle, the others contradict each other.
+        ([1, 9, 7, 3, 8, 10], [1, 2, 3]),
+        ([4, 9, 3, 5, 2, 8], [1, 2, 3, 4]),
+        ([6, 9, 3, 5], [0, 1, 2, 3]),
+    ],
+)
+def test_neighbours_that_contradict_each_other(cycles: list[int], found: list[int]) -> None:
+    assert contradicted([cycles]) == found
+    assert contradicted([[0], cycles, [100, 200]]) == [place + 1 for place in found]
+
+
+@pytest.mark.parametrize(("older", "left"), [(1, 19), (8, 12), (9, 0), (20, 0)])
+def test_of_a_warp_whose_order_is_wrong_nothing_is_left(older: int, left: int) -> None:
+    # As of a ring that is read from a wrong place on: what stands behind was written before.
+    turned = [*range(100, 120), *range(older)]
+    found = contradicted([[1, 2, 3], turned, [1, 2, 3]])
+    assert found == list(range(3 + left, 23 + older))
+
+
+def test_damaged_entries_are_left_out_and_counted_for_their_warp() -> None:
+    warps = [
+        [start(0, 500), start(77, 510), end(0, 520)],
+        [start(0, 500), end(0, 600), start(0, 550), end(0, 650)],
+        [start(0, 500), end(0, 520), start(0, 600 + MOST), end(0, 540)],
+    ]
+    records = decoded(read([Cta(warps)], slots=4), {0: 0})
+    assert entries_of(records, 0) == [start(0, 500), end(0, 520)]
+    assert entries_of(records, 1) == [start(0, 500), end(0, 650)]
+    assert entries_of(records, 2) == [start(0, 500), end(0, 520), end(0, 540)]
+    assert records.damaged.tolist() == [0, 1, 1, 2]
+    assert records.number.tolist() == [0, 2, 0, 3, 0, 1, 3]
+
+
+# Values that may not fall within their group.
+
+
+rows = st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=30).map(
+    lambda pairs: sorted(pairs, key=lambda pair: pair[0])
+)
+
+
+@given(rows)
+def test_no_value_falls_below_those_before_it(rows: list[tuple[int, int]]) -> None:
+    group, values = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
+    expected = []
+    for _, mine in groupby(rows, key=lambda row: row[0]):
+        found = [value for _, value in mine]
+        expected += [max(found[: at + 1]) for at in range(len(found))]
+    assert never_falling(values, group).tolist() == expected
