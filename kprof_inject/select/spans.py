@@ -8,7 +8,7 @@ the last of its operations that does work.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -171,8 +171,8 @@ class Style(Struct, frozen=True):
     iteration_records: str = "one"
 
     def __post_init__(self) -> None:
-        known: dict[str, Collection[str]] = {"split": SPREADS, "iter_records": ITERATION_RECORDS}
-        for (what, words), word in zip(known.items(), (self.split, self.iteration_records), strict=True):
+        given = ("split", self.split, (*SPREADS,)), ("iter_records", self.iteration_records, ITERATION_RECORDS)
+        for what, word, words in given:
             if word not in words:
                 raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(words)}")
 

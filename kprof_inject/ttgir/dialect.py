@@ -99,7 +99,7 @@ class Traits(Struct, frozen=True):
 
     @property
     def is_loop(self) -> bool:
-        """True for a loop."""
+        """Whether the operation is a loop."""
         return self.regions == "body"
 
 
@@ -240,18 +240,14 @@ _DATA_OPERANDS = {
     "ttg.local_scatter": ((2,), (1,)),
 }
 
-
 _NAMES = {trait: frozenset(text.split()) for trait, text in _TRAITS.items()}
-_PATTERNS = {trait: [name for name in text.split() if "*" in name] for trait, text in _TRAITS.items()}
-
-WAITS = _NAMES["is_wait"]
 
 
 @cache
 def traits_of(name: str) -> Traits:
     """Return the traits of the operations of this name."""
     traits = {
-        trait: name in names or any(fnmatchcase(name, pattern) for pattern in _PATTERNS[trait])
+        trait: name in names or any(fnmatchcase(name, pattern) for pattern in names if "*" in pattern)
         for trait, names in _NAMES.items()
     }
     return Traits(**traits, regions=_REGIONS.get(name, ""))
@@ -269,5 +265,4 @@ def is_listed(name: str) -> bool:
     """Return whether a table lists this name; a pattern that begins with a star does not count."""
     if name in (*_REGIONS, *MODULES, CALL, EVENT, *RECORDS, *_PLAIN.split()) or name.startswith(_INSTRUMENTATION):
         return True
-    names = {listed for text in _TRAITS.values() for listed in text.split() if listed[0] != "*"}
-    return any(fnmatchcase(name, listed) for listed in names)
+    return any(fnmatchcase(name, listed) for names in _NAMES.values() for listed in names if listed[0] != "*")

@@ -65,11 +65,7 @@ _ALL_DOTS = re.compile(r"\bpendings = 0\b")
 
 
 class AwaitedGroup(Struct, frozen=True):
-    """The latest group that is complete after a wait.
-
-    ``commit`` is the commit of the loop that ends this group, ``iterations_ago`` the number of iterations between it
-    and the wait.
-    """
+    """The latest group that is complete after a wait: its commit in the loop, and the iterations between both."""
 
     wait: Operation
     commit: Operation
@@ -279,10 +275,7 @@ def _later(loop: Operation, load: Operation) -> list[Operation]:
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:
-    """Return True if an operation precedes the loop, in the same block or under a condition there.
-
-    It must also follow any loop before that one.
-    """
+    # It precedes the loop, in the same block or under a condition there, and follows any loop before that one.
     block = loop.block
     if block is None or one.start >= loop.start:
         return False

@@ -93,7 +93,7 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
 
 
 def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Iterator[Scalar]:
-    """Yield the variables that a loop or branch assigns, each at its last line, without those in ``kept``."""
+    # The variables that a loop or branch assigns, each at its last line.
     lines: dict[str, int] = {}
     for region in operation.regions if operation.traits.regions in ("body", "branch") else ():
         for inner in region.walk():
@@ -177,21 +177,16 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
         names = bound_names(owner)
-        variables = [variable_in(name) for name in names]
+        variables, text = [variable_in(name) for name in names], without_strings(owner.tail)
+        types = _scalars_in(text.partition(_LAST_TYPE)[2].partition(_ARROW)[0])
         if owner.name == "scf.for" and names:
             # The printer may give the induction variable the name of the loop's last result.
-            counted = variables[0] if variables[0] != _variable_of_results(owner) else ""
-            variables = [counted, *_loop_carried_variables(module, owner)]
-        for name, variable, kind in zip(names, variables, _bound_types(owner), strict=False):
+            counter = variables[0] if variables[0] != _variable_of_results(owner) else ""
+            variables = [counter, *_loop_carried_variables(module, owner)]
+            _, colon, counter_type = text.rpartition(_LAST_TYPE)
+            types = [*(_scalars_in(counter_type) if colon else ["index"]), *_scalars_in(_types_after_arrow(text))]
+        for name, variable, kind in zip(names, variables, types, strict=False):
             yield Scalar(name, variable, 0, kind, 0)
-
-
-def _bound_types(owner: Operation) -> list[str]:
-    text = without_strings(owner.tail)
-    if owner.name == "scf.for":
-        _, colon, counted = text.rpartition(_LAST_TYPE)
-        return [*(_scalars_in(counted) if colon else ["index"]), *_scalars_in(_types_after_arrow(text))]
-    return _scalars_in(text.partition(_LAST_TYPE)[2].partition(_ARROW)[0])
 
 
 def _declared(module: Module, text: str) -> Iterator[Scalar]:
