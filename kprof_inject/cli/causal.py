@@ -133,7 +133,7 @@ def command(
             capture = read_capture(opened.last_capture_folder())
         _write(opened, folder, capture, as_json, csv_path, html_path)
         return
-    source = KernelSource.of(program, kernel, "causal")
+    source = KernelSource(program, kernel, "causal")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:

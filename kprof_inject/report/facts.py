@@ -163,6 +163,8 @@ class Answers:
         in_flight = recorded_in_flight(analysis.timeline)
         flights = flights_of(analysis.timeline, in_flight, analysis.speed_of_light.roofs) if in_flight else None
         findings, gain = kernel.findings_of(shown), kernel.gain
+        # For a launch that the user chose, say how many launches share its findings.
+        held_in = {} if kernel.is_typical(shown) else {one.cause: one.held_in for one in findings}
         return Answer(
             **structs.asdict(summary),
             title=self.titles[summary.variant],
@@ -174,10 +176,7 @@ class Answers:
             with_records=_build(launch.kernel, launch.kernel.with_records),
             limit=analysis.limit,
             units=analysis.units,
-            # For a launch that the user chose, say how many launches share its findings.
-            advice=advice_on(
-                analysis, {} if kernel.is_typical(shown) else {one.cause: one.held_in for one in findings}
-            ),
+            advice=advice_on(analysis, held_in),
             trust=trust_in(analysis),
             findings=tuple(findings),
             variation=tuple(kernel.variation_from(shown)),
@@ -200,25 +199,16 @@ class Answers:
 
 def launch_row(one: ReportLaunch, analysis: LaunchAnalysis | None) -> LaunchRow:
     """Return the row of a launch, with what its analysis shows."""
-    launch = one.launch
-    row = LaunchRow(
-        launch.kernel.variant,
-        launch.index,
-        launch.graph,
-        launch.place,
-        launch.grid,
-        launch.host_ns,
-        **structs.asdict(one.headers),
-    )
-    if analysis is None:
-        return row
-    return structs.replace(
-        row,
-        clock_mhz=analysis.summary.clock_mhz,
-        limit=analysis.limit,
-        level=trust_in(analysis).level,
-        findings=tuple(finding.rule for finding in analysis.findings),
-    )
+    launch, values = one.launch, structs.asdict(one.headers)
+    if analysis is not None:
+        values |= {
+            "clock_mhz": analysis.summary.clock_mhz,
+            "limit": analysis.limit,
+            "level": trust_in(analysis).level,
+            "findings": tuple(finding.rule for finding in analysis.findings),
+        }
+    where = launch.index, launch.graph, launch.place, launch.grid, launch.host_ns
+    return LaunchRow(launch.kernel.variant, *where, **values)
 
 
 def _build(kernel: Kernel, cost: KernelResources) -> Build:

@@ -138,12 +138,9 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
         kept[:] = False
         for number in numbers:
             kept[max(number - 1 - _AROUND, 0) : number + _AROUND] = True
-    begins = np.flatnonzero(kept & ~np.append(False, kept[:-1]))
-    ends = np.flatnonzero(kept & ~np.append(kept[1:], False)) + 1
-    return [
-        (begin + 1, [shown_line(line) for line in lines[begin:end]])
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
+    spans = zip(edges[::2], edges[1::2], strict=True)
+    return [(begin + 1, [shown_line(line) for line in lines[begin:end]]) for begin, end in spans]
 
 
 class Listing(Struct, frozen=True, eq=False):
@@ -225,8 +222,7 @@ def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) ->
 @lru_cache(maxsize=KERNELS_CACHED)
 def _machine_code(function: MachineFunction, executions: tuple[int | None, ...], max_listed: int) -> MachineCode:
     blocks, code = blocks_of(function), function.instructions
-    executed: Counter[int] = Counter()
-    unknown: Counter[int] = Counter()
+    executed, unknown = Counter[int](), Counter[int]()
     for block, count in zip(blocks, executions, strict=True):
         for one in code[block.first : block.end]:
             if count is None:
@@ -310,9 +306,8 @@ def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
 def stalled_ttgir_lines(stalls: Stalls) -> list[StalledLine]:
     """Return the lines of the TTGIR with a notable share of the samples, in the order of the text."""
     lines = sorted(stalls.lines, key=lambda line: line.line)
-    return [
-        _stalled(stalls, line.line, line.reasons, line.awaited) for line in lines if _is_notable(stalls, line.samples)
-    ]
+    notable = (line for line in lines if _is_notable(stalls, line.samples))
+    return [_stalled(stalls, line.line, line.reasons, line.awaited) for line in notable]
 
 
 def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
@@ -360,7 +355,7 @@ def _stalled(
 
 
 def _merged_by_source(stalls: Stalls, counts: Mapping[int, int]) -> dict[int, int]:
-    """Return the samples by one line of the TTGIR for each line of the source: that with most samples."""
+    # Each line of the source has one line of the TTGIR, that with most samples.
     sources = _sources(stalls)
     merged: dict[SourceLine | int, tuple[int, int]] = {}
     for line, count in sorted(counts.items(), key=lambda entry: -entry[1]):

@@ -192,14 +192,13 @@ _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "py
 
 
 def _facts(timeline: Timeline, summary: LaunchSummary) -> dict[str, list[tuple[str, str]]]:
+    process = timeline.launch.process
+    versions = [(name, getattr(process, key)) for key, name in _VERSIONS.items()]
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
         "Records": _records(timeline, summary),
-        "Program": [
-            ("command", " ".join(timeline.launch.process.argv)),
-            *((name, getattr(timeline.launch.process, key)) for key, name in _VERSIONS.items()),
-        ],
+        "Program": [("command", " ".join(process.argv)), *versions],
     }
     known = {title: [row for row in rows if row[1]] for title, rows in groups.items()}
     return {title: rows for title, rows in known.items() if rows}
