@@ -39,11 +39,9 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 12
 
-_in_use = threading.Lock()
-"""Held while a profile runs, because a process has only one compiler."""
+_in_use = threading.Lock()  # held while a profile runs, because a process has only one compiler
 
-_entered_for = ""
-"""The environment variable that started a profile of this process; that profile ends with the process."""
+_entered_for = ""  # the environment variable that started a profile of this process; that profile ends with the process
 
 
 class Profile(Results):

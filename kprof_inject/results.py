@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-ALL = "*"
-"""The glob for every kernel."""
+ALL = "*"  # the glob for every kernel
 
 _REPORT_WIDTH = 110
 _MAX_NAMES = 12

@@ -14,8 +14,7 @@ from kprof_inject.select.tags import TAG_OPERATIONS, has_our_name, is_carrier, i
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
 
-Replacement = tuple[int, int, str]
-"""Start and end of a span of a text, and what replaces it."""
+Replacement = tuple[int, int, str]  # start and end of a span of a text, and what replaces it
 
 
 def apply(module: Module, plan: Plan) -> str:

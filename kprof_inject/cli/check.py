@@ -98,8 +98,7 @@ def _files_at(place: Path) -> Iterator[Path]:
         yield with_records if with_records.exists() else kernel.ttgir_path
 
 
-_Moves = Mapping[str, Sequence[Moved] | None]
-"""What the compiler moved out of each scope and into it, by its name."""
+_Moves = Mapping[str, Sequence[Moved] | None]  # what the compiler moved out of each scope and into it, by its name
 
 
 def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:

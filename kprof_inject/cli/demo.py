@@ -71,8 +71,7 @@ ATTENTION = DemoRun(
 _A, _B = "A: a matmul as it is, with num_stages=1", "B: the same after the advice, with num_stages=3"
 BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, _A)
 AFTER = DemoRun("three-stages", "matmul.py", ("--num-stages", "3"), _SCOPES, _B)
-RUNS = (ATTENTION, BEFORE, AFTER)
-"""The runs in the order of their captures."""
+RUNS = (ATTENTION, BEFORE, AFTER)  # the runs in the order of their captures
 
 
 @click.command("demo")

@@ -109,8 +109,7 @@ def is_given(ctx: click.Context, parameter: click.Parameter) -> bool:
     return ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
 
 
-PATH = click.Path(path_type=Path)
-"""Parameter type of a path."""
+PATH = click.Path(path_type=Path)  # parameter type of a path
 
 
 class CapturePath(click.Path):
@@ -231,8 +230,7 @@ class WorkspaceOrProgram(GroupedCommand):
     Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
-    workspace_left_out: tuple[str, ...] = ()
-    """Arguments to parse in place of a workspace."""
+    workspace_left_out: tuple[str, ...] = ()  # arguments to parse in place of a workspace
 
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first of these words is a workspace rather than the program's first word."""

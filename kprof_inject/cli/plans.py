@@ -20,8 +20,7 @@ from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace_folder import workspace_argument
 
-# A longer table would scroll the messages before it away.
-_MAX_SCOPES = 20
+_MAX_SCOPES = 20  # a longer table would scroll the messages before it away
 
 
 def _plan_table(plan: Plan) -> Table:

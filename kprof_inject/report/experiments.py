@@ -14,8 +14,7 @@ from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
-TOO_SHORT = "the time was too short"
-"""Reason if pairs of launches were too few to know the gain."""
+TOO_SHORT = "the time was too short"  # reason if pairs of launches were too few to know the gain
 
 
 class KernelEdits(Struct, frozen=True, kw_only=True):
@@ -138,8 +137,7 @@ SLOPE_MEANING = (
     "slow each other down. Saving a few cycles there gains as much."
 )
 
-# From this change of its time by a zero-cycle delay, the kernel counts as changed.
-_DISTURBING = 0.03
+_DISTURBING = 0.03  # from this change of its time by a zero-cycle delay, the kernel counts as changed
 
 
 def slope_text(place: PlaceSlope) -> str:

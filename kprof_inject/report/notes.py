@@ -20,8 +20,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
-MIN_ROOF_SHARE = 0.01
-"""A unit that needs less of a scope's cycles does not limit it."""
+MIN_ROOF_SHARE = 0.01  # a unit that needs less of a scope's cycles does not limit it
 
 
 def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
@@ -61,8 +60,7 @@ def _flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[
         yield f"in flight: unknown for {operation}: {reason}"
 
 
-# CTAs of any kernel differ by up to a quarter of the median.
-_NOTABLE = 1.25
+_NOTABLE = 1.25  # CTAs of any kernel differ by up to a quarter of the median
 
 
 def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:

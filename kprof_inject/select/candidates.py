@@ -23,17 +23,13 @@ from kprof_inject.ttgir.loops import copy_pipelines
 
 
 class Candidate(Struct, frozen=True):
-    """A place to select; ``what`` describes it in a word or two.
-
-    ``sources`` are the lines of its sites (for a helper, of its calls), as far as known; ``depth`` is the number of
-    loops around a loop.
-    """
+    """A place to select."""
 
     selector: str
-    what: str
-    sources: tuple[SourcePoint, ...]
+    what: str  # a description in a word or two
+    sources: tuple[SourcePoint, ...]  # the lines of its sites (for a helper, of its calls), as far as known
     count: int = 1
-    depth: int = 0
+    depth: int = 0  # the number of loops around a loop
 
 
 def candidates(view: ModuleView) -> tuple[str, ...]:

@@ -104,8 +104,7 @@ class Loop(Struct, frozen=True):
 
     operation: Operation
     path: tuple[int, ...]
-    polls: bool = False
-    """True if it does nothing but wait until memory changes."""
+    polls: bool = False  # true if it does nothing but wait until memory changes
 
     @property
     def subscript(self) -> str:

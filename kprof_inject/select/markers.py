@@ -116,26 +116,24 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
-STATEMENTS, LOOP, ITERATION, INSTANT = "statements", "loop", "iteration", "instant"
-"""Kinds of markers."""
+STATEMENTS, LOOP, ITERATION, INSTANT = "statements", "loop", "iteration", "instant"  # kinds of markers
 
 
 class Marker(Struct, frozen=True):
-    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code.
+    """A marker.
 
-    ``statements`` has first and last lines. They are one pair for the statements from ``begin`` to ``end``, or for one
+    ``statements`` has first and last lines: one pair for the statements from ``begin`` to ``end``, or for one
     statement; for an instant, a pair for each statement below it in its suite (``is_before``) or above, the nearest
-    first: the compiler may leave nothing of the nearest. ``loop_line`` is the line of the marked loop's ``for`` or
-    ``while``; for an instant, that of the innermost loop around it in its function, 0 without any.
+    first: the compiler may leave nothing of the nearest.
     """
 
     kind: str
     name: str
     file: str
-    line: int
-    function: SourceFunction
+    line: int  # the comment's
+    function: SourceFunction  # the innermost one that holds the marked code
     statements: tuple[tuple[int, int], ...] = ()
-    loop_line: int = 0
+    loop_line: int = 0  # of the marked loop's header; for an instant, of the innermost loop around it, 0 without any
     is_before: bool = False
 
 

@@ -55,15 +55,11 @@ def lowerable(module: Module) -> str:
 
 
 class InlinedCall(Struct, frozen=True):
-    """A call of an inlined helper and the operations that it left.
+    """A call of an inlined helper and the operations that it left."""
 
-    ``name`` is the helper's or, without its source, ``file.py:57``, the first line left of it. ``path`` leads from the
-    call out to the kernel. ``source`` is the beginning of the helper, as far as known.
-    """
-
-    name: str
-    source: SourcePoint
-    path: Chain
+    name: str  # the helper's or, without its source, the first line left of it: ``file.py:57``
+    source: SourcePoint  # the beginning of the helper, as far as known
+    path: Chain  # from the call out to the kernel
     operations: tuple[Operation, ...]
 
 
@@ -150,8 +146,7 @@ class Partitions:
     """
 
     all: tuple[Partition, ...]
-    functions: dict[int, str]
-    """Function that each region was written as, by where the region starts; empty if unknown."""
+    functions: dict[int, str]  # function that each region was written as, by where the region starts; empty if unknown
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         self.functions = {}

@@ -253,8 +253,7 @@ class Sources:
             return ()
 
 
-_FUSING = {"flatten", "warp_specialize"}
-"""Arguments of ``tl.range`` that make Triton fuse nested loops."""
+_FUSING = {"flatten", "warp_specialize"}  # arguments of ``tl.range`` that make Triton fuse nested loops
 
 
 def is_library(file: str) -> bool:

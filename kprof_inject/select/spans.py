@@ -33,16 +33,12 @@ class Group(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """Operations of a group in one block, without a loop or branch between them that holds others of the group.
-
-    ``anchors`` are those that do work, or all if none of the group's does. ``block`` is ``prologue`` or ``epilogue``
-    next to a loop that holds others of the group; else see ``block_kind``.
-    """
+    """Operations of a group in one block, without a loop or branch between them that holds others of the group."""
 
     function: Function
     operations: tuple[Operation, ...]
-    anchors: tuple[Operation, ...]
-    block: str
+    anchors: tuple[Operation, ...]  # those that do work, or all if none of the group's does
+    block: str  # prologue or epilogue next to a loop that holds others of the group; else see ``block_kind``
 
 
 Spread = Callable[[Segment], Iterator[Sequence[Operation]]]
@@ -76,8 +72,7 @@ def _in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
         yield [operation for operation in operations[first : last + 1] if operation in own]
 
 
-SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}
-"""The ways by their names on the command line."""
+SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}  # the ways by their names on the command line
 
 
 def span(group: Group, spread: Spread) -> Found:

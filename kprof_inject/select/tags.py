@@ -25,10 +25,8 @@ from kprof_inject.ttgir.ssa_values import loop_arguments
 from kprof_inject.ttgir.strings import quote
 
 OPTION = "--tag"
-CARRIER = "// kprof_tag"
-"""The assembly of a carrier of a tag's records: only a comment."""
-HALF_CARRIER = "// kprof_half"
-"""Assembly of a carrier of a single record, which has half of a wide value."""
+CARRIER = "// kprof_tag"  # the assembly of a carrier of a tag's records: only a comment
+HALF_CARRIER = "// kprof_half"  # assembly of a carrier of a single record, which has half of a wide value
 
 # The names that Triton's printer gives to constants.
 _CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")
@@ -43,8 +41,7 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
-WIDE = "i64"
-"""Type of a value that two records store."""
+WIDE = "i64"  # type of a value that two records store
 _CARRIER = "tt.elementwise_inline_asm"
 TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci"} - {""})
 """The operations that compute a tag's value."""

@@ -150,8 +150,7 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
 class SitePattern(Struct, frozen=True):
     """The SITE part of a selector: the function that finds its sites in a module, and what it looks for."""
 
-    finder: Callable[..., Found]
-    """Takes a module's view, the way to spread source lines and helpers, and ``arguments``."""
+    finder: Callable[..., Found]  # takes a module's view, the way to spread source lines and helpers, and ``arguments``
     arguments: tuple[Any, ...] = ()
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
@@ -182,10 +181,7 @@ def find_helper(view: ModuleView, spread: Spread, glob: str) -> Found:
 def find_loops(
     view: ModuleView, _: Spread, site_of: SiteOfLoop, which: LoopFilter = None, polls: bool | None = None
 ) -> Found:
-    """Return the sites of loops, for ``loop…`` and ``iter…``.
-
-    With ``polls``, only loops that do nothing but wait until memory changes, or only the others.
-    """
+    """Return the sites of loops, for ``loop…`` and ``iter…``; with ``polls``, only of those that poll, or do not."""
     readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
         Found.merge([_loops_in(function, reading, view.sources, site_of, polls) for function in view.functions])

@@ -26,8 +26,7 @@ RECORD_TAIL = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
 RECORDS = (RECORD, "proton.event", "proton.mark")
 """Operations that record: scopes, and the events (which need not nest) and instants of Proton's own language."""
 MAKES_POINTERS = "tt.int_to_ptr"
-EVENT = "proton.allocate_event"
-"""Allocates the number that both events of a pair take; its ID is one of the record IDs."""
+EVENT = "proton.allocate_event"  # allocates the number that both events of a pair take; its ID is one of the record IDs
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
@@ -37,19 +36,14 @@ BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
 CACHE_MODIFIER = re.compile(r"\bcache(?:M|_m)odifier = (\w+)")
 """The cache modifier of a load or store; Triton 3.9 prints it in a ``cachePolicy``."""
-CONDITION = "scf.condition"
-"""End of the part of an ``scf.while`` that decides whether it goes on."""
+CONDITION = "scf.condition"  # end of the part of an ``scf.while`` that decides whether it goes on
 PROGRAM_ID = "tt.get_program_id"
-DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
-"""Divisions of floats."""
+DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")  # divisions of floats
 INTEGER_DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 """Divisions of integers, and remainders, which are computed from the quotient."""
-TENSOR_MEMORY = "ttng.tmem_"
-"""Start of the names of operations on tensor memory."""
-AXIS = re.compile(r"\baxis = (\d+)")
-"""The dimension that a reduction or scan combines."""
-READ = "ttg.local_load"
-"""Reads shared memory."""
+TENSOR_MEMORY = "ttng.tmem_"  # start of the names of operations on tensor memory
+AXIS = re.compile(r"\baxis = (\d+)")  # the dimension that a reduction or scan combines
+READ = "ttg.local_load"  # reads shared memory
 COMMIT_GROUP = "ttg.async_commit_group"
 ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
 """Operations that make a barrier or a wait signal the completion of all earlier copies."""

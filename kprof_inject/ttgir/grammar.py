@@ -101,8 +101,7 @@ def terminal(name: str) -> re.Pattern[str]:
     return re.compile(_expanded(_source()[1][name]))
 
 
-GAP = terminal("GAP")
-"""Pattern of what may separate two words of a file: blanks, line ends and comments."""
+GAP = terminal("GAP")  # pattern of what may separate two words of a file: blanks, line ends and comments
 
 
 def after_gap(text: str, offset: int = 0) -> int:

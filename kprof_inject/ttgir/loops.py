@@ -23,10 +23,7 @@ _BOUNDS = re.compile(rf"\s*%[\w$.-]+ = {_NAME} to {_NAME} step {_NAME}|\({_NAME}
 
 
 def iterations_of_loops(operations: Sequence[Operation]) -> dict[Operation, int | None]:
-    """Return the iterations of each loop, in the order of the text; None for a loop without constant bounds.
-
-    ``operations`` are all operations of a module.
-    """
+    """Return the iterations of each loop among a module's operations, in order; None without constant bounds."""
     # Without the names that another region defines again.
     constants: dict[str, int] = {}
     defined: set[str] = set()
@@ -53,8 +50,7 @@ def _iterations(loop: Operation, constants: Mapping[str, int]) -> int | None:
 _TDM = "amdg.async_tdm_"
 _WAITS = ("ttg.async_wait", "amdg.async_wait")
 _TDM_WAITS = ("amdg.async_tdm_wait", "amdg.async_tdm_intrinsic_wait")
-GROUP_WAITS = (*_WAITS, *_TDM_WAITS)
-"""Waits for groups of copies."""
+GROUP_WAITS = (*_WAITS, *_TDM_WAITS)  # waits for groups of copies
 # The number of groups that may be pending. Waits that count instructions keep the number of groups in an attribute.
 _NUMBER = re.compile(
     r'\b(?:ttg\.num_(?:commit_groups|tdm_ops)"?|num|pendings) = (\d{1,10})|\b(?:count|num_inst) = (0)\b'
@@ -78,8 +74,7 @@ class CopyPipeline(Struct, frozen=True):
     loop: Operation
     commits: tuple[Operation, ...]
     awaited: tuple[AwaitedGroup, ...]
-    work: tuple[Operation, ...]
-    """What the body computes with the copied data, in order, and its waits for all dots."""
+    work: tuple[Operation, ...]  # what the body computes with the copied data, in order, and its waits for all dots
 
     @property
     def depth(self) -> int:
@@ -223,11 +218,7 @@ def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrenc
 
 
 def is_used_at_once(loop: Operation, load: Operation) -> bool:
-    """Return True if a dot in the same iteration depends on what is loaded.
-
-    Otherwise a later iteration uses it, for instance if threads load into registers and store to shared memory after
-    the dots.
-    """
+    """Return True if a dot in the same iteration depends on what is loaded; else a later iteration uses it."""
     made = {*result_names(load)}
     for operation in _later(loop, load):
         taken = [name for one in operation.walk() for name in operand_names(one)]

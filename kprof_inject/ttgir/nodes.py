@@ -18,24 +18,13 @@ class Operation(Struct, frozen=True, eq=False):
     """An operation with its regions."""
 
     name: str
-    start: int
-    """The offset of its first character."""
-
-    end: int
-    """The offset after the end of its last line, or of the next operation on that line."""
-
-    tail: str
-    """The source text that follows the name, up to the first region."""
-
-    results: str = ""
-    """The source text before the name, up to ``=``."""
-
-    closing: str = ""
-    """The source text that closes the last region; empty without regions."""
-
+    start: int  # the offset of its first character
+    end: int  # the offset after the end of its last line, or of the next operation on that line
+    tail: str  # the source text that follows the name, up to the first region
+    results: str = ""  # the source text before the name, up to ``=``
+    closing: str = ""  # the source text that closes the last region; empty without regions
     regions: tuple[Region, ...] = ()
-    block: Block | None = None
-    """The block that holds it; None for a top-level operation."""
+    block: Block | None = None  # the block that holds it; None for a top-level operation
 
     def __repr__(self) -> str:
         """Return its name and place; its block leads to all other operations."""

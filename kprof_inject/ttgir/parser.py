@@ -110,10 +110,7 @@ _BLOCK_ID = re.compile(GAP.pattern + r"(\^[\w$.-]++)")
 
 
 def parse(text: str, file: str = "<ttgir>") -> Module:
-    """Parse a whole TTGIR file as Triton prints it.
-
-    Raises ``KprofError`` with line and column where the text has another form.
-    """
+    """Parse a whole TTGIR file as Triton prints it; raise ``KprofError`` with line and column for any other form."""
     # MLIR accepts a last line without a line end; our terminals need one, and offsets do not change.
     complete = text if text.endswith("\n") else text + "\n"
     try:

@@ -11,8 +11,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
 _VOLATILE = re.compile(r"\bisVolatile = true\b")
-_FETCHED_AGAIN = "cv"
-"""A cache modifier that is as good as volatile (PTX ISA, "Cache Operators")."""
+_FETCHED_AGAIN = "cv"  # a cache modifier that is as good as volatile (PTX ISA, "Cache Operators")
 _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL_OF_WAIT = re.compile(r'\bsymbol = "[^"]*wait[^"]*"')
 _ASSERT = "tt.assert"

@@ -29,21 +29,13 @@ _MAX_ALIASES = 64
 
 
 class Scalar(Struct, frozen=True):
-    """A value that is visible at an operation.
+    """A value that is visible at an operation."""
 
-    ``name`` is its name in the module (``%pid_3``). ``variable`` is the name in the source that it, or a part of what
-    computes it, was assigned to (empty if unknown), on ``line`` of the function that everything was inlined into (0
-    if unknown). ``type`` is as printed, empty for anything but a scalar. ``distance`` is the number of blocks between
-    the operation and the block that defines the value.
-
-    An empty ``name`` means that a loop or branch before the operation assigned the variable, so its value is unknown.
-    """
-
-    name: str
-    variable: str
-    line: int
-    type: str
-    distance: int
+    name: str  # in the module, ``%pid_3``; empty if a loop or branch assigned the variable, so its value is unknown
+    variable: str  # name in the source that it, or a part of what computes it, was assigned to; empty if unknown
+    line: int  # of that, in the function that everything was inlined into; 0 if unknown
+    type: str  # as printed; empty for anything but a scalar
+    distance: int  # number of blocks between the operation and the block that defines the value
 
 
 def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:

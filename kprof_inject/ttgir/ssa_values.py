@@ -85,10 +85,8 @@ def label_text(module: Module, region: Region, block: Block) -> str:
 
 
 def successors_of(branch: Operation) -> list[tuple[str, list[str]]]:
-    """Return the labels of the blocks that an operation branches to, each with the values that it passes on.
-
-    The generic form does not say which values go to which block; no values are returned for it.
-    """
+    """Return the labels of the blocks that an operation branches to, each with the values that it passes on."""
+    # The generic form does not say which values go to which block: there are none then.
     return [(label, _VALUE.findall(passed)) for label, passed in _SUCCESSOR.findall(without_strings(branch.tail))]
 
 
@@ -98,10 +96,7 @@ def bound_names(operation: Operation) -> list[str]:
 
 
 def loop_arguments(module: Module, loop: Operation) -> list[str]:
-    """Return the arguments of a loop's first region, which the generic form names in a label.
-
-    For an ``scf.for``, these are the induction variable and the loop-carried values.
-    """
+    """Return the arguments of a loop's first region: for an ``scf.for``, the induction variable and carried values."""
     return bound_names(loop) or argument_names(module, loop.regions[0])
 
 
@@ -110,15 +105,11 @@ def loop_arguments(module: Module, loop: Operation) -> list[str]:
 _CONSTANT = re.compile(
     r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
 )
-# Triton has no wider integers.
-_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1  # Triton has no wider integers
 
 
 def constant_of(operation: Operation) -> int | None:
-    """Return the value of an integer constant, or of each element of a constant tensor; None for anything else.
-
-    A constant of one bit gives a ``bool``.
-    """
+    """Return the value of an integer constant, or of each element of a constant tensor; one bit gives a ``bool``."""
     found = _CONSTANT.match(operation.tail) if operation.traits.is_constant else None
     if found is None:
         return None

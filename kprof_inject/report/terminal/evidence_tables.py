@@ -29,8 +29,7 @@ from kprof_inject.report.terminal.tables import Column, bars_for, print_fitted, 
 _MAX_UNITS = 6
 _MAX_LINES = 12
 _MAX_REASONS = 2
-# A smaller share would be shown as 0 %.
-_MIN_SHARE = 0.005
+_MIN_SHARE = 0.005  # a smaller share would be shown as 0 %
 
 
 def units_text(units: Sequence[UnitEvidence]) -> str:

@@ -277,8 +277,7 @@ def _layouts(rows: Sequence[_Row], console: Console) -> list[list[Column]]:
 
 _MAX_TAG_ROWS, _MIN_TAG_ROWS = 8, 2
 _MAX_TAG_TABLES = 2
-# The titles, the minimum number of rows, and the line on those left out.
-_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1
+_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1  # the titles, the minimum number of rows, and the line on those left out
 
 
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:

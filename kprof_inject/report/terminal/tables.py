@@ -26,21 +26,17 @@ from kprof_inject.timeline.trust import Level
 # Widths below which a name is not folded, and at which it is still readable, in terminal cells.
 _MIN_NAME, _READABLE_NAME = 8, 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
-# Width between two columns: with lines, and without.
-_FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
+_FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2  # width between two columns: with lines, and without
 
 
 class Column(Struct, frozen=True):
     """Column of a table."""
 
     title: str
-    cells: Sequence[str]
-    """May have any characters: they come from users' names."""
-    styles: Sequence[str] = ()
-    """Rich styles, one for each cell; none if empty."""
+    cells: Sequence[str]  # may have any characters: they come from users' names
+    styles: Sequence[str] = ()  # Rich styles, one for each cell; none if empty
     left: bool = False
-    name: bool = False
-    """Only names may be folded."""
+    name: bool = False  # only names may be folded
 
     @property
     def width(self) -> int:
@@ -222,17 +218,14 @@ def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
 
 
 _WIDTH, _NARROW_WIDTH = 16, 8
-# Rounding error of a share that is computed from an equal one.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # rounding error of a share that is computed from an equal one
 
 
 class Bars(Struct, frozen=True):
     """Bars that draw shares in characters."""
 
-    inner: str
-    """Character for a scope's own time."""
-    outer: str
-    """Character for the time of the scopes in it."""
+    inner: str  # character for a scope's own time
+    outer: str  # character for the time of the scopes in it
     width: int = _WIDTH
 
     @property
@@ -252,8 +245,7 @@ class Bars(Struct, frozen=True):
 
 
 BLOCKS = Bars("█", "░")
-PLAIN = Bars("#", ".")
-"""For terminals whose encoding has no block characters."""
+PLAIN = Bars("#", ".")  # for terminals whose encoding has no block characters
 
 
 def bars_for(console: Console) -> Bars:
@@ -270,10 +262,8 @@ def share_bars(shares: Sequence[tuple[float, float]], colours: Sequence[str], co
     ]
 
 
-# More lines cannot be read at a glance, however high the terminal.
-_MAX_LINES = 60
-# Lines for the capture's name and the next commands on stderr, and for the shell's prompt.
-_AROUND = 6
+_MAX_LINES = 60  # more lines cannot be read at a glance, however high the terminal
+_AROUND = 6  # lines for the capture's name and the next commands on stderr, and for the shell's prompt
 
 
 class Room(Struct, frozen=True):
