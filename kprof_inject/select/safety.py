@@ -25,12 +25,10 @@ def relaunch(module: Module) -> RelaunchRecord:
     # The functions that see changes of memory by others, themselves or in what they call.
     inside = {symbol_of(function): list(function.walk()) for function in functions}
     looking: set[str] = set()
-    before = None
+    before: set[str] | None = None
     while looking != before:
-        before, looking = (
-            looking,
-            {symbol for symbol, body in inside.items() if any(_looks(one, looking) for one in body)},
-        )
+        before = looking
+        looking = {symbol for symbol, body in inside.items() if any(_looks(one, before) for one in body)}
     waits = any(_waits(operation, looking) for operation in operations)
     waits = waits or any(goes_on_until_memory_changes(module, one) for one in functions)
     return RelaunchRecord(refusal=next(filter(None, map(_refusal, operations)), ""), waits=waits)
