@@ -95,7 +95,6 @@ class Profile(Results):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop recording."""
         try:
             self._collect()
         finally:

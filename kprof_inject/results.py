@@ -38,7 +38,6 @@ class Results:
     """Launches in the order in which they were made, and everything that can be learnt from them."""
 
     def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[Experiment] = ()) -> None:
-        """Hold launches, and the results of experiments with their kernels."""
         self._timelines = list(timelines)
         self._experiments = tuple(experiments)
 
@@ -75,10 +74,7 @@ class Results:
         return self._report(_of_kernels(self.timelines, kernel)).findings()
 
     def report(self, *, kernel: str = ALL) -> str:
-        """Return the output of ``kprof-inject report`` for the kernels that match the glob ``kernel``.
-
-        Raises ``KprofError`` if there is no launch of such a kernel.
-        """
+        """Return the output of ``kprof-inject report`` for kernels that match a glob; raise ``KprofError`` for none."""
         from kprof_inject.report.terminal.screens import answers_text
 
         return answers_text(self._report(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
@@ -108,14 +104,11 @@ class Results:
         return _written(Path(path), lambda file: write_html(file, report))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a data frame with a row for each scope that ran, of all launches; texts are categories.
-
-        Raises ``KprofError`` without pandas.
-        """
+        """Return a data frame, a row for each scope that ran; texts are categories. ``KprofError`` without pandas."""
         return tables.to_pandas(self.timelines)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return the same as an Arrow table; texts are dictionaries. Raises ``KprofError`` without pyarrow."""
+        """Return the same as an Arrow table, whose texts are dictionaries; raise ``KprofError`` without pyarrow."""
         return tables.to_arrow(self.timelines)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
@@ -142,13 +135,11 @@ class Results:
         return KprofError("there is no launch", hint="capture again")
 
     def __repr__(self) -> str:
-        """Return the number of launches and the names of their kernels."""
         timelines = self.timelines
         kernels = ", ".join(_kernels_of(timelines)) or "no kernel"
         return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {kernels}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows: the report in colours, with a bar for each unit."""
         timelines = self.timelines
         if not timelines:
             return f"<pre>{html.escape(repr(self))}</pre>"
@@ -263,10 +254,7 @@ class Comparison:
         return diff_text(self._compared)
 
     def html(self, path: str | Path) -> Path:
-        """Write the page of ``kprof-inject diff --html``, and return its path.
-
-        Raises ``KprofError`` if the file cannot be written.
-        """
+        """Write the page of ``kprof-inject diff --html``; return its path, or raise ``KprofError``."""
         from kprof_inject.report.diff.page import write_diff_page
 
         return _written(Path(path), lambda file: write_diff_page(file, self._compared, self._places))
@@ -278,13 +266,11 @@ class Comparison:
         return diff_json(self._compared)
 
     def __repr__(self) -> str:
-        """Return the answer in a sentence."""
         from kprof_inject.report.diff.wording import first_answer
 
         return f"<{type(self).__name__}: {'; '.join(first_answer(self._compared))}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows: the comparison in colours."""
         from kprof_inject.report.diff.terminal import diff_html
 
         return diff_html(self._compared)

@@ -75,7 +75,6 @@ def ttgir_grammar() -> str:
 
 @cache
 def _source() -> tuple[str, dict[str, str]]:
-    """Return the grammar as it is written, and its terminals."""
     text = (TTGIR_FOLDER / "ttgir.lark").read_text(encoding="utf-8")
     return text, dict(_TERMINAL.findall(text))
 

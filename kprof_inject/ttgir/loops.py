@@ -150,7 +150,6 @@ def awaited_dot(module: Module, loop: Operation, dot: Operation) -> AwaitedGroup
 def _pipeline_of(
     module: Module, loop: Operation, is_commit: Callable[[Operation], bool], names: Sequence[str]
 ) -> CopyPipeline | None:
-    """Return the pipeline of the groups that ``is_commit`` selects and that waits with these names wait for."""
     body = body_of(loop)
     commits = tuple(operation for operation in body if is_commit(operation))
     inside = sum(is_commit(one) or one.name in names for region in loop.regions for one in region.walk())

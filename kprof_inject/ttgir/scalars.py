@@ -161,7 +161,6 @@ def _scalar(printed: PrintedType) -> str:
 
 
 def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]:
-    """Yield the arguments of a block, from its label or, for an entry block, from its operation."""
     owner = region.operation
     is_entry = block is region.blocks[0]
     if owner.name == FUNCTION and is_entry:
