@@ -104,7 +104,10 @@ class Results:
         return _written(Path(path), lambda file: write_html(file, report))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a data frame, a row for each scope that ran; texts are categories. ``KprofError`` without pandas."""
+        """Return a data frame with a row for each scope that ran; texts are categories.
+
+        Raises ``KprofError`` without pandas.
+        """
         return tables.to_pandas(self.timelines)
 
     def to_arrow(self) -> pyarrow.Table:
