@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 12
 
-_in_use = threading.Lock()
-"""Held while a profile runs, because a process has only one compiler."""
+_in_use = threading.Lock()  # held while a profile runs, because a process has only one compiler
 
-_entered_for = ""
-"""The environment variable that started a profile of this process; that profile ends with the process."""
+_entered_for = ""  # the environment variable that started a profile of this process; that profile ends with the process
 
 
 class Profile(Results):
@@ -58,7 +57,7 @@ class Profile(Results):
         super().__init__()
         self._session = session
         self._inserter = inserter
-        self._folder = folder
+        self._folder, self._reports = folder, Path(session.reports)
         self._running = ExitStack()
         self._capture: LiveCapture | None = None
         self._enabled = True
@@ -66,16 +65,12 @@ class Profile(Results):
     def __enter__(self) -> Profile:
         """Start to record. Raises ``KprofError`` if another profile, or kprof-inject itself, runs in this process."""
         if os.environ.get(SESSION_VARIABLE):
-            raise KprofError(
-                "kprof-inject is already running this program",
-                hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
-            )
+            hint = "start the program without kprof-inject, or take kprof_inject.profile out of it"
+            raise KprofError("kprof-inject is already running this program", hint=hint)
         if not _in_use.acquire(blocking=False):
             if _entered_for:
-                raise KprofError(
-                    f"{_entered_for} already profiles this process",
-                    hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
-                )
+                hint = f"unset {_entered_for}, or take kprof_inject.profile out of the program"
+                raise KprofError(f"{_entered_for} already profiles this process", hint=hint)
             raise KprofError("another profile is already running", hint="profile one block at a time")
         try:
             from kprof_inject.runtime.step import live
@@ -101,7 +96,6 @@ class Profile(Results):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop recording."""
         try:
             self._collect()
         finally:
@@ -129,13 +123,13 @@ class Profile(Results):
     @property
     def left_alone(self) -> dict[str, str]:
         """The reasons why kernels ran without records, by the kernels' names."""
-        kernels = read_reports(Path(self._session.reports)).kernels
+        kernels = read_reports(self._reports).kernels
         return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
 
     @property
     def passed_over(self) -> list[str]:
         """The names of the kernels that ``kernel`` did not match."""
-        kernels = read_reports(Path(self._session.reports)).kernels
+        kernels = read_reports(self._reports).kernels
         return sorted({kernel.name for kernel in kernels if kernel.state == "passed over"})
 
     def reset(self) -> None:
@@ -150,7 +144,7 @@ class Profile(Results):
         if not is_capture(folder):
             return
         # A worker repeats the launches that were saved meanwhile.
-        workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
+        workspace, reports = Workspace(self._folder), read_reports(self._reports)
         recording = with_permitted_metrics(self._session.recording, _nothing)
         with worker_process(cache=workspace.cache_folder_of_rerun("launches")) as worker:
             measure_run(workspace, folder, reports, recording, _nothing, worker)
@@ -163,7 +157,7 @@ class Profile(Results):
         self._timelines += fresh
 
     def _nothing_kept(self) -> KprofError:
-        errors = read_reports(Path(self._session.reports)).errors
+        errors = read_reports(self._reports).errors
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         if not reasons and (others := self.passed_over):
             kernel = self._session.recording.kernel
@@ -212,13 +206,12 @@ def profile(
         "mode": msgspec.structs.asdict(mode) if isinstance(mode, Mode) else mode,
     }
     recording = converted(given, Recording, "profile", "help(kprof_inject.profile) says what it takes")
-    return profile_as(
-        parse_selectors((at,) if isinstance(at, str) else tuple(at)),
-        Style(split, iter_records),
-        recording,
-        # The program may change its own folder before it enters the block.
-        Path(folder).absolute() if folder is not None else _temporary_folder(),
-    )
+    selectors, style = parse_selectors((at,) if isinstance(at, str) else tuple(at)), Style(split, iter_records)
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="kprof-inject-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # The program may change its own folder before it enters the block.
+    return profile_as(selectors, style, recording, Path(folder).absolute())
 
 
 def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording, folder: Path) -> Profile:
@@ -230,18 +223,14 @@ def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")
-    session = Session(
-        "run",
-        str(workspace.folder.resolve()),
-        str(reports_folder.resolve()),
-        recording,
-        saved=launches_to_save(
-            workspace,
-            workspace.folder,
-            None if recording.keep_launches else recording.variants_to_replay,
-            is_asked_for=recording.asks_for_saved_launches,
-        ),
+    saved = launches_to_save(
+        workspace,
+        workspace.folder,
+        None if recording.keep_launches else recording.variants_to_replay,
+        is_asked_for=recording.asks_for_saved_launches,
     )
+    folders = str(workspace.folder.resolve()), str(reports_folder.resolve())
+    session = Session("run", *folders, recording, saved=saved)
     style = style.for_mode(recording.mode)
     words = style.split, style.iteration_records
     inserter = Inserter([selector.text for selector in selectors], words, is_by_program=True)
@@ -250,11 +239,3 @@ def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording
 
 def _nothing(message: str) -> None:
     pass
-
-
-def _temporary_folder() -> Path:
-    import atexit
-
-    folder = Path(tempfile.mkdtemp(prefix="kprof-inject-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -24,7 +24,6 @@ from kprof_inject.select.safety import relaunch
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import USUAL_STYLE, Style
-from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
@@ -40,22 +39,14 @@ class Insertion(Struct, frozen=True):
     plan: Plan
     text: str
 
-    @property
-    def module(self) -> Module:
-        """The module without records."""
-        return self.view.module
-
 
 class KernelInsertion(Struct, frozen=True):
-    """The insertion into one dumped kernel, or the reason why the kernel is left unchanged.
-
-    ``changed_sources`` are the files that have changed since the dump.
-    """
+    """The insertion into one dumped kernel, or the reason why the kernel is left unchanged."""
 
     kernel: DumpedKernel
     insertion: Insertion | None
     refusal: KprofError | None
-    changed_sources: tuple[Path, ...]
+    changed_sources: tuple[Path, ...]  # the files that have changed since the dump
 
 
 def sources_of(ttgir: str, snapshot: Mapping[str, str], folder: Path) -> Sources:
@@ -104,8 +95,8 @@ def insert_kernels(
 ) -> list[KernelInsertion]:
     """Plan the records of every dumped kernel, without writing anything.
 
-    A kernel that cannot take records is left unchanged and gets a ``refusal``. Raises ``KprofError`` if no kernel can
-    take records, or if no selector matches in any kernel; ``unmatched_selectors`` reports the single ones.
+    Raises ``KprofError`` if no kernel can take records, or if no selector matches in any kernel;
+    ``unmatched_selectors`` reports the single ones.
     """
     insertions = [insert_kernel(workspace, kernel, selectors, style) for kernel in workspace.require_kernels()]
     done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
@@ -142,12 +133,13 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     if done.insertion is None or not done.insertion.plan.scopes:
         return
     text = done.insertion.text
-    if has_helpers(done.insertion.module):  # parsing again would double the time of this step
+    module = done.insertion.view.module
+    if has_helpers(module):  # parsing again would double the time of this step
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
     table = msgspec.structs.replace(
         done.insertion.plan.table,
         most_records=max_records(done.insertion.view, done.insertion.plan),
-        relaunch=relaunch(done.insertion.module),
+        relaunch=relaunch(module),
     )
     workspace.write_plan(done.kernel, table_json(table), text)
 
@@ -190,8 +182,7 @@ class Inserter:
             raise done.refusal
         if done.insertion is not None and self._is_by_program and not done.insertion.plan.scopes:
             require_sites(selectors, done.insertion)
-        if done.insertion is not None and done.insertion.plan.scopes:
-            write_insertion(workspace, msgspec.structs.replace(done, kernel=replace(kernel, variant=plan)))
+        write_insertion(workspace, msgspec.structs.replace(done, kernel=replace(kernel, variant=plan)))
 
 
 # The default selectors, and what to select instead if their records slow a kernel down.
@@ -231,37 +222,27 @@ def _no_match_error(
 ) -> KprofError:
     for view, findings in found:
         for missed in findings.missed:
+            place = f"{missed.operation.name} is {missed.reason}"
             return KprofError(
-                f"the selector {selector.text!r} matches only places where no record is allowed: "
-                f"{missed.operation.name} is {missed.reason}",
+                f"the selector {selector.text!r} matches only places where no record is allowed: {place}",
                 where=view.module.position(missed.operation.start),
                 hint="select the operation, the loop or the function around it",
             )
     if not found:
         names = sorted({insertion.view.kernel for insertion in insertions})
-        return KprofError(
-            f"no kernel matches {selector.kernel!r} in the selector {selector.text!r}",
-            hint=f"the {'kernel is' if len(names) == 1 else 'kernels are'} {', '.join(names)}",
-        )
+        hint = f"the {'kernel is' if len(names) == 1 else 'kernels are'} {', '.join(names)}"
+        return KprofError(f"no kernel matches {selector.kernel!r} in the selector {selector.text!r}", hint=hint)
     dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
     why = f": {', '.join(dropped)}" if dropped else ""
     known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
     elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
-    suggestion = _wildcard_suggestion(selector.site, [view for view, _ in found]) or did_you_mean(selector.site, known)
+    suggestion = did_you_mean(selector.site, known)
+    functions = [function for view, _ in found for function in view.functions]
+    places = [(function, operation) for function in functions for operation in function.operations]
+    part = _OPERATION.fullmatch(selector.site)
+    if part and any(part[1] in operation.name and not function.refusal(operation) for function, operation in places):
+        suggestion = f"did you mean op(*{part[1]}*)? "
     return KprofError(
         f"the selector {selector.text!r} matches nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
         hint=f"{suggestion}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}",
     )
-
-
-def _wildcard_suggestion(site: str, views: Sequence[ModuleView]) -> str:
-    """Suggest ``op(*NAME*)`` if operations contain the name in ``op(NAME)``; return an empty text if none does."""
-    part = _OPERATION.fullmatch(site)
-    if part is None:
-        return ""
-    operations = (
-        (function, operation) for view in views for function in view.functions for operation in function.operations
-    )
-    if any(part[1] in operation.name and not function.refusal(operation) for function, operation in operations):
-        return f"did you mean op(*{part[1]}*)? "
-    return ""

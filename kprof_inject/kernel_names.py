@@ -16,8 +16,7 @@ from kprof_inject.workspace import DumpedKernel
 CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Options that users and autotuners vary and that Triton stores separately from the source."""
 
-Facts = Mapping[str, str]
-"""Properties of a kernel by name."""
+Facts = Mapping[str, str]  # properties of a kernel by name
 
 
 def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:

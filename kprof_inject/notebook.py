@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import shlex
+from contextlib import suppress
 from typing import Any
 
 from kprof_inject.errors import KprofError
@@ -13,28 +14,8 @@ _RESULT = "prof"
 
 
 class _Arguments(argparse.ArgumentParser):
-    """Parser that raises ``KprofError`` instead of ending the process."""
-
     def error(self, message: str) -> Any:
         raise KprofError(f"%%kprof: {message}", hint=self.format_usage().strip())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Arguments(prog="%%kprof", add_help=False)
-    parser.add_argument("--at", action="append", default=[], metavar="SELECTOR")
-    parser.add_argument("--kernel", default="*", metavar="GLOB")
-    parser.add_argument("--launches", default="last", metavar="SPEC")
-    parser.add_argument("--ctas", default="auto")
-    return parser
-
-
-def _usage_error(error: Exception) -> Exception:
-    try:
-        kind: Any = importlib.import_module("IPython.core.error").UsageError
-    except ImportError:
-        return error
-    shown: Exception = kind(str(error))
-    return shown
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -43,14 +24,21 @@ def load_ipython_extension(shell: Any) -> None:
     It runs the cell in ``kprof_inject.profile``, whose arguments these are, shows the report, and leaves the profile in
     the variable ``prof``.
     """
+    parser = _Arguments(prog="%%kprof", add_help=False)
+    parser.add_argument("--at", action="append", default=[], metavar="SELECTOR")
+    parser.add_argument("--kernel", default="*", metavar="GLOB")
+    parser.add_argument("--launches", default="last", metavar="SPEC")
+    parser.add_argument("--ctas", default="auto")
 
     def kprof(line: str, cell: str) -> Any:
         from kprof_inject.api import profile
 
         try:
-            prof = profile(**vars(_parser().parse_args(shlex.split(line))))
+            prof = profile(**vars(parser.parse_args(shlex.split(line))))
         except (KprofError, ValueError) as error:  # shlex raises the latter for a quotation without an end
-            raise _usage_error(error) from None
+            with suppress(ImportError):
+                raise importlib.import_module("IPython.core.error").UsageError(str(error)) from None
+            raise
         with prof:
             ran = shell.run_cell(cell)
         shell.user_ns[_RESULT] = prof

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff, diff_captures
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
 from kprof_inject.analysis.launch import Experiment
 from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-ALL = "*"
-"""The glob for every kernel."""
+ALL = "*"  # the glob for every kernel
 
 _REPORT_WIDTH = 110
 _MAX_NAMES = 12
@@ -39,7 +38,6 @@ class Results:
     """Launches in the order in which they were made, and everything that can be learnt from them."""
 
     def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[Experiment] = ()) -> None:
-        """Hold launches, and the results of experiments with their kernels."""
         self._timelines = list(timelines)
         self._experiments = tuple(experiments)
 
@@ -76,10 +74,7 @@ class Results:
         return self._report(_of_kernels(self.timelines, kernel)).findings()
 
     def report(self, *, kernel: str = ALL) -> str:
-        """Return the output of ``kprof-inject report`` for the kernels that match the glob ``kernel``.
-
-        Raises ``KprofError`` if there is no launch of such a kernel.
-        """
+        """Return the output of ``kprof-inject report`` for kernels that match a glob; raise ``KprofError`` for none."""
         from kprof_inject.report.terminal.screens import answers_text
 
         return answers_text(self._report(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
@@ -106,21 +101,17 @@ class Results:
         from kprof_inject.report.html.document import write_html
 
         report = self._report(_of_kernels(self._kept(), kernel))
-        try:
-            write_html(Path(path), report)
-        except OSError as error:
-            raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
-        return Path(path)
+        return _written(Path(path), lambda file: write_html(file, report))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a data frame with a row for each scope that ran, of all launches; texts are categories.
+        """Return a data frame with a row for each scope that ran; texts are categories.
 
         Raises ``KprofError`` without pandas.
         """
         return tables.to_pandas(self.timelines)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return the same as an Arrow table; texts are dictionaries. Raises ``KprofError`` without pyarrow."""
+        """Return the same as an Arrow table, whose texts are dictionaries; raise ``KprofError`` without pyarrow."""
         return tables.to_arrow(self.timelines)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
@@ -147,13 +138,11 @@ class Results:
         return KprofError("there is no launch", hint="capture again")
 
     def __repr__(self) -> str:
-        """Return the number of launches and the names of their kernels."""
         timelines = self.timelines
-        kernels = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
-        return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {', '.join(kernels) or 'no kernel'}>"
+        kernels = ", ".join(_kernels_of(timelines)) or "no kernel"
+        return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {kernels}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows: the report in colours, with a bar for each unit."""
         timelines = self.timelines
         if not timelines:
             return f"<pre>{html.escape(repr(self))}</pre>"
@@ -162,13 +151,25 @@ class Results:
         return answers_html(self._report(timelines))
 
 
-def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
+def _written(path: Path, write: Callable[[Path], object]) -> Path:
+    try:
+        write(path)
+    except OSError as error:
+        raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
+    return path
+
+
+def _of_kernels(timelines: Sequence[Timeline], glob: str, whose: str = "the") -> list[Timeline]:
     chosen = [timeline for timeline in timelines if fnmatchcase(timeline.launch.kernel.name, glob)]
     if timelines and not chosen:
-        known = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
-        hint = did_you_mean(glob, known) + f"the kernels are {listed(known, _MAX_NAMES)}"
+        known = _kernels_of(timelines)
+        hint = did_you_mean(glob, known) + f"{whose} kernels are {listed(known, _MAX_NAMES)}"
         raise KprofError(f"no kernel matches {glob!r}", hint=hint)
     return chosen
+
+
+def _kernels_of(timelines: Sequence[Timeline]) -> list[str]:
+    return list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
 
 
 def load(path: str | Path) -> Results:
@@ -215,6 +216,7 @@ class Comparison:
         """Hold a comparison of A and B, whose names are ``places``; ``diff`` makes one."""
         self._compared = compared
         self._places = places
+        self._first = compared.kernels[0]  # a comparison has at least one
 
     @property
     def faster(self) -> bool:
@@ -255,17 +257,10 @@ class Comparison:
         return diff_text(self._compared)
 
     def html(self, path: str | Path) -> Path:
-        """Write the page of ``kprof-inject diff --html``, and return its path.
-
-        Raises ``KprofError`` if the file cannot be written.
-        """
+        """Write the page of ``kprof-inject diff --html``; return its path, or raise ``KprofError``."""
         from kprof_inject.report.diff.page import write_diff_page
 
-        try:
-            write_diff_page(Path(path), self._compared, self._places)
-        except OSError as error:
-            raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
-        return Path(path)
+        return _written(Path(path), lambda file: write_diff_page(file, self._compared, self._places))
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of ``kprof-inject diff --json`` as JSON values."""
@@ -273,18 +268,12 @@ class Comparison:
 
         return diff_json(self._compared)
 
-    @property
-    def _first(self) -> KernelDiff:
-        return self._compared.kernels[0]  # a comparison has at least one
-
     def __repr__(self) -> str:
-        """Return the answer in a sentence."""
         from kprof_inject.report.diff.wording import first_answer
 
         return f"<{type(self).__name__}: {'; '.join(first_answer(self._compared))}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows: the comparison in colours."""
         from kprof_inject.report.diff.terminal import diff_html
 
         return diff_html(self._compared)
@@ -309,18 +298,11 @@ def diff(
         if not found:
             raise KprofError(f"{side} has no launch", hint="capture again")
     if kernel != ALL:
-        known = list(dict.fromkeys(one.launch.kernel.name for one in timelines[1]))
-        chosen = {name for name in known if fnmatchcase(name, kernel)}
-        if not chosen:
-            hint = did_you_mean(kernel, known) + f"B's kernels are {listed(known, _MAX_NAMES)}"
-            raise KprofError(f"no kernel matches {kernel!r}", hint=hint)
+        chosen = _kernels_of(_of_kernels(timelines[1], kernel, "B's"))
         timelines = [
             [one for one in found if names.get(one.launch.kernel.name, one.launch.kernel.name) in chosen]
             for found in timelines
         ]
     compared = diff_captures(*timelines, renamed=names)
-    return Comparison(compared, (_place(a, "A"), _place(b, "B")))
-
-
-def _place(side: Results | str | Path, otherwise: str) -> str:
-    return otherwise if isinstance(side, Results) else str(side)
+    place_a, place_b = (name if isinstance(side, Results) else str(side) for name, side in (("A", a), ("B", b)))
+    return Comparison(compared, (place_a, place_b))

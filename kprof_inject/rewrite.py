@@ -14,8 +14,7 @@ from kprof_inject.select.tags import TAG_OPERATIONS, has_our_name, is_carrier, i
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
 
-Replacement = tuple[int, int, str]
-"""Start and end of a span of a text, and what replaces it."""
+Replacement = tuple[int, int, str]  # start and end of a span of a text, and what replaces it
 
 
 def apply(module: Module, plan: Plan) -> str:
@@ -35,8 +34,7 @@ def inserted(module: Module, operations: Iterable[Record | Delay]) -> str:
 def strip(module: Module) -> str:
     """Return the module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
 
-    Triton prints values by numbers: where it printed the records, other values keep the numbers that they have with
-    them.
+    If Triton printed the records, other values keep the numbers that they have with them.
     """
     records = _with_computed_values(module, [operation for operation in module.walk() if is_inserted(operation)])
     return spliced(module.text, [(*_with_blanks(module, *run), "") for run in _runs(records)])
@@ -54,10 +52,8 @@ def spliced(text: str, replacements: Iterable[Replacement]) -> str:
 
 
 def _with_computed_values(module: Module, records: Sequence[Operation]) -> list[Operation]:
-    """Return inserted operations with those right before them that compute values for these alone.
-
-    Their names give them away, unless Triton has reprinted the module.
-    """
+    # With those right before them that compute values for these alone. Their names give them away, unless Triton has
+    # reprinted the module.
     found = dict.fromkeys(records)
     for record in reversed(records):
         if record.block is None or not is_carrier(record) or has_our_name(record):
@@ -84,7 +80,7 @@ def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
 
 
 def _with_blanks(module: Module, start: int, end: int) -> tuple[int, int]:
-    """Return the span to remove for a run of records: whole lines, or within a shared line also one blank."""
+    # The span to remove for a run of records: whole lines, or within a shared line also one blank.
     text, line = module.text, module.line_start(start)
     if not text[line:start].strip():
         # Keep the indent of the rest of the line.

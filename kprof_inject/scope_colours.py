@@ -18,13 +18,10 @@ from kprof_inject.capture.scopes import ScopeKind
 
 
 class ScopeColour(Struct, frozen=True):
-    """Colour of a scope.
+    """Colour of a scope."""
 
-    ``rgb`` is ``#rrggbb``; ``cname`` the name that a Chrome trace has for it, as the format has no other colours.
-    """
-
-    rgb: str
-    cname: str
+    rgb: str  # #rrggbb
+    cname: str  # the name that a Chrome trace has for it, as the format has no other colours
 
 
 _OUTER_KINDS = frozenset({ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.PARTITION})
@@ -50,8 +47,7 @@ _INNER = (
     ScopeColour("#b79b7b", "thread_state_unknown"),
     ScopeColour("#8fd3d1", "thread_state_running"),
 )
-# Part of a colour that is left each time its palette begins anew; the rest is white.
-_PALER = 0.72
+_PALER = 0.72  # part of a colour that is left each time its palette begins anew; the rest is white
 
 
 def scope_colours(kinds: Iterable[str]) -> list[ScopeColour]:

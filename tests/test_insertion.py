@@ -85,7 +85,7 @@ def test_the_expected_result_of_a_selection(path: Path) -> None:
     done = insert_module(view, parse_selectors(expected["selectors"]), Style(expected["split"]))
 
     assert "\n".join(diff_of(view.module, done.text)) + "\n" == path.with_suffix(".diff").read_text(encoding="utf-8")
-    assert plan_json(done.module, done.plan) == expected["plan"]
+    assert plan_json(view.module, done.plan) == expected["plan"]
 
 
 # ---- one module ------------------------------------------------------------------------------------------

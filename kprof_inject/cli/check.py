@@ -21,7 +21,6 @@ from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import ModuleCheck, check_module
-from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, may_be_workspace
@@ -62,13 +61,15 @@ def command(
     moves: list[_Moves] = []
     with CompilerProcess() as compiler:
         for file in [file for place in places or (DEFAULT_WORKSPACE,) for file in _files_at(place)]:
-            check, module = _check(file, compiler, time_limit_s)
+            check = ModuleCheck(str(file))
             found: _Moves = {}
-            if machine_code and module is not None and check.records and check.error is None:
-                try:
+            try:
+                module = parse(*read_input(file))
+                check = check_module(module, compiler, time_limit_s)
+                if machine_code and check.records and check.error is None:
                     found = moves_in(module, recorded_machine_code_of(module, compiler, time_limit_s))
-                except KprofError as error:
-                    check = replace(check, error=error)
+            except KprofError as error:
+                check = replace(check, error=error)
             if check.error is not None:
                 print_error(check.error)
             checks.append(check)
@@ -97,16 +98,7 @@ def _files_at(place: Path) -> Iterator[Path]:
         yield with_records if with_records.exists() else kernel.ttgir_path
 
 
-def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> tuple[ModuleCheck, Module | None]:
-    try:
-        module = parse(*read_input(file))
-    except KprofError as error:
-        return ModuleCheck(str(file), error=error), None
-    return check_module(module, compiler, time_limit_s), module
-
-
-_Moves = Mapping[str, Sequence[Moved] | None]
-"""What the compiler moved out of each scope and into it, by its name."""
+_Moves = Mapping[str, Sequence[Moved] | None]  # what the compiler moved out of each scope and into it, by its name
 
 
 def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:

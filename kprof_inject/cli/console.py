@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from kprof_inject.ttgir.nodes import Module
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, of the program and of ours."""
+INTERRUPTED = 130  # exit code after Ctrl-C, of the program and of ours
 
 # Wider than any table: programs read piped output, so no line may be cut.
 _PIPE_WIDTH = 2000
@@ -96,18 +95,14 @@ def _console(*, stderr: bool) -> Console:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
-    def same_width(text: str) -> str:
-        # Columns have the widths that rich computes, and rich takes most of these characters to have no width.
-        return "".join(
-            character if character.isprintable() or character == "\n" else " " * cell_len(character)
-            for character in text
-        )
-
     class PrintableConsole(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                is_printable = segment.control or segment.text.isprintable()
-                yield segment if is_printable else segment._replace(text=same_width(segment.text))
+                if not (segment.control or segment.text.isprintable()):
+                    # Columns have the widths that rich computes, and rich takes most of these to have no width.
+                    shown = (one if one.isprintable() or one == "\n" else " " * cell_len(one) for one in segment.text)
+                    segment = segment._replace(text="".join(shown))
+                yield segment
 
     # A terminal has its own width; a pipe is wide even if colours are forced on.
     stream = sys.stderr if stderr else sys.stdout

@@ -56,9 +56,8 @@ class DemoRun:
         """The command line that runs the example."""
         path = next((path for folder in _EXAMPLES if (path := folder / self.example).exists()), None)
         if path is None:
-            raise KprofError(
-                "the demo's examples are missing from this installation", hint="install kprof-inject again"
-            )
+            hint = "install kprof-inject again"
+            raise KprofError("the demo's examples are missing from this installation", hint=hint)
         return (str(path), "--repeat", "30", *self.arguments)
 
 
@@ -69,12 +68,10 @@ ATTENTION = DemoRun(
     ("func", "loop", "iter", "op(*dot_wait*)", "marker(softmax)"),
     "causal attention",
 )
-BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, "A: a matmul as it is, with num_stages=1")
-AFTER = DemoRun(
-    "three-stages", "matmul.py", ("--num-stages", "3"), _SCOPES, "B: the same after the advice, with num_stages=3"
-)
-RUNS = (ATTENTION, BEFORE, AFTER)
-"""The runs in the order of their captures."""
+_A, _B = "A: a matmul as it is, with num_stages=1", "B: the same after the advice, with num_stages=3"
+BEFORE = DemoRun("one-stage", "matmul.py", ("--num-stages", "1"), _SCOPES, _A)
+AFTER = DemoRun("three-stages", "matmul.py", ("--num-stages", "3"), _SCOPES, _B)
+RUNS = (ATTENTION, BEFORE, AFTER)  # the runs in the order of their captures
 
 
 @click.command("demo")
@@ -100,12 +97,11 @@ def command(ctx: click.Context, workspace: Path) -> None:
                 _profile(ctx, workspace, run)
             click.echo()
     else:
+        names = " and ".join(missing)
         if missing:
-            say(
-                f"to profile the example itself, on a GPU, install {' and '.join(missing)}: {install_command(*missing)}"
-            )
+            say(f"to profile the example itself, on a GPU, install {names}: {install_command(*missing)}")
         with held(workspace, say):
-            _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
+            _replay(workspace, f"without {names}" if missing else "no GPU here")
     click.echo("B against A")
     other, before, after = Workspace.open(workspace).capture_folders()[-len(RUNS) :]
     sides = (decode_capture(read_capture(folder), say) for folder in (before, after))
@@ -128,11 +124,11 @@ def _replay(workspace: Path, reason: str) -> None:
     opened = Workspace.create(workspace)
     device = read_capture(_CAPTURES / BEFORE.name).launches[0].device_name
     say(f"{reason}: replaying captures of examples/matmul.py that were recorded on an {device}")
-    folders = [opened.new_capture_folder() for _ in RUNS]
-    for run, folder in zip(RUNS, folders, strict=True):
+    folders = {run: opened.new_capture_folder() for run in RUNS}
+    for run, folder in folders.items():
         shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
-    for run, folder in list(zip(RUNS, folders, strict=True))[1:]:
-        capture = read_capture(folder)
+    for run in (BEFORE, AFTER):
+        capture = read_capture(folders[run])
         timelines = decode_capture(capture, say)
         report = Report.of(timelines)
         click.echo(run.title)

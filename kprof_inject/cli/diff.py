@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
 
 import click
-from click.core import ParameterSource
 from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison.code import changes_between
@@ -21,7 +19,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import PATH, CapturePath, harmless_setting, json_option, require_place_for
+from kprof_inject.cli.options import PATH, CapturePath, harmless_setting, is_given, json_option, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, choice_options, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
@@ -100,7 +98,10 @@ def command(
     if other is None:
         place, other = (place, place) if tritons and is_module(place) else _last_two(place)
     if is_module(place) and is_module(other):
-        _require_only(ctx, _MODULE_PARAMETERS)
+        others = [option for option in ctx.command.params if option.name not in _MODULE_PARAMETERS]
+        if given := [option.opts[0] for option in others if is_given(ctx, option)]:
+            are = "is" if len(given) == 1 else "are"
+            raise click.UsageError(f"{', '.join(given)} {are} for captures; .ttgir files have no times")
         _print_changes(place, other, tritons, as_json)
         return
     if tritons:
@@ -131,28 +132,14 @@ def command(
         print_diff_tables(diff, table_console())
         if limit is None and named == (place, other):
             names = ",".join(description.names)
-            given = {"--scope-names": names_path, "--buffer-format": description.format, "--names": names}
-            options = [f"{option} {quote(str(value))}" for option, value in given.items() if value]
-            read = " ".join([quote(str(other)), *options])
+            read = {"--scope-names": names_path, "--buffer-format": description.format, "--names": names}
+            options = "".join(f" {option} {quote(str(value))}" for option, value in read.items() if value)
             page = "; as a page: diff --html FILE" if html_path is None else ""
-            say(f"where B's time goes: kprof-inject report {read}{page}")
+            say(f"where B's time goes: kprof-inject report {quote(str(other))}{options}{page}")
     if limit is not None and (crossed := list(crossings(diff, limit, choice.scopes))):
         for crossing in crossed:
             say(f"--fail-above {100 * limit:g}%: {crossing}")
         ctx.exit(1)
-
-
-def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
-    others = [
-        option.opts[0]
-        for option in ctx.command.params
-        if option.name is not None
-        and option.name not in allowed
-        and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-    ]
-    if others:
-        are = "is" if len(others) == 1 else "are"
-        raise click.UsageError(f"{', '.join(others)} {are} for captures; .ttgir files have no times")
 
 
 def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json: bool) -> None:
@@ -192,10 +179,8 @@ _BUILD_FIELDS = {
 
 def _version_in(folder: Path) -> str:
     if not (folder / "triton" / "__init__.py").is_file():
-        raise click.BadParameter(
-            f"no Triton in {folder}: unpack one with pip install --no-deps --target {quote(str(folder))} triton",
-            param_hint="--triton",
-        )
+        what = f"no Triton in {folder}: unpack one with pip install --no-deps --target {quote(str(folder))} triton"
+        raise click.BadParameter(what, param_hint="--triton")
     return next((one.version for one in distributions(name="triton", path=[str(folder)])), folder.name)
 
 
@@ -213,12 +198,9 @@ def _last_two(place: Path) -> tuple[Path, Path]:
         raise click.UsageError("Missing argument 'B': the capture or workspace to compare A with.")
     folders = Workspace.open(place).capture_folders()
     if len(folders) < len(_SIDES):
-        again = f"profile once more: kprof-inject profile{workspace_option(place)} -- PROG"
-        twice = f"profile before a change and after it: kprof-inject profile{workspace_option(place)} -- PROG"
-        raise KprofError(
-            f"{place} has {counted(len(folders), 'capture')}, but diff compares two",
-            hint=f"{again if folders else twice}; or name two: kprof-inject diff A B",
-        )
+        when = "profile once more" if folders else "profile before a change and after it"
+        hint = f"{when}: kprof-inject profile{workspace_option(place)} -- PROG; or name two: kprof-inject diff A B"
+        raise KprofError(f"{place} has {counted(len(folders), 'capture')}, but diff compares two", hint=hint)
     before, after = folders[-len(_SIDES) :]
     return before, after
 
@@ -236,12 +218,8 @@ def _captures(
 
 
 def _names(text: str) -> tuple[str, str]:
-    old, separator, new = text.partition("=")
-    if not (old and separator and new):
-        raise KprofError(
-            f"cannot read the names {text!r}",
-            where=Position("--renamed", 1, 1, text),
-            hint="write OLD=NEW: the kernel's name in A, and in B",
-            exit_code=2,
-        )
+    old, _, new = text.partition("=")
+    if not (old and new):
+        where, hint = Position("--renamed", 1, 1, text), "write OLD=NEW: the kernel's name in A, and in B"
+        raise KprofError(f"cannot read the names {text!r}", where=where, hint=hint, exit_code=2)
     return old, new

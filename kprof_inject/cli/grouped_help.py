@@ -47,11 +47,8 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group, and one for the other options."""
-        rows = {
-            parameter.name: row
-            for parameter in self.get_params(ctx)
-            if (row := parameter.get_help_record(ctx)) is not None
-        }
+        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        rows = {name: row for name, row in records.items() if row is not None}
         grouped = {title: [name for name in names if name in rows] for title, names in _GROUPS.items()}
         known = {name for names in grouped.values() for name in names}
         grouped[_OTHERS] = [name for name in rows if name not in known]

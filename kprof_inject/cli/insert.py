@@ -82,6 +82,6 @@ def command(
         say_plan(done[0].plan.table.kernel, done[0].plan)
     if as_diff:
         for insertion in done:
-            print_diff(insertion.module, insertion.text)
+            print_diff(insertion.view.module, insertion.text)
     if as_json:
-        click.echo(json.dumps([plan_json(insertion.module, insertion.plan) for insertion in done], indent=1))
+        click.echo(json.dumps([plan_json(insertion.view.module, insertion.plan) for insertion in done], indent=1))

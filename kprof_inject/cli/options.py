@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from kprof_inject.cli.grouped_help import GroupedCommand
 from kprof_inject.errors import KprofError
@@ -53,7 +54,18 @@ class NumberOrWord(click.IntRange):
 
 def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a selector from every kernel in the workspace or file on the command line."""
-    return completions(_selectors_of, ctx, incomplete)
+    from kprof_inject.insertion import view_of, views_in
+    from kprof_inject.select.candidates import candidates
+    from kprof_inject.workspace import Workspace, saved_sources
+
+    def selectors_of(place: Path) -> list[str]:
+        if place.is_dir():
+            views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
+        else:
+            views = [view_of(read_text(place), str(place), saved_sources(place))]
+        return list(dict.fromkeys(text for view in views for text in candidates(view)))
+
+    return completions(selectors_of, ctx, incomplete)
 
 
 def completions(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -69,18 +81,6 @@ def completions(texts_of: Callable[[Path], list[str]], ctx: click.Context, incom
         found = []
     # The shell prints completions, and takes each line for one of them.
     return [CompletionItem(text) for text in found if text.startswith(incomplete) and text.isprintable()]
-
-
-def _selectors_of(place: Path) -> list[str]:
-    from kprof_inject.insertion import view_of, views_in
-    from kprof_inject.select.candidates import candidates
-    from kprof_inject.workspace import Workspace, saved_sources
-
-    if place.is_dir():
-        views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
-    else:
-        views = [view_of(read_text(place), str(place), saved_sources(place))]
-    return list(dict.fromkeys(text for view in views for text in candidates(view)))
 
 
 def gathered(
@@ -104,8 +104,12 @@ def gathered(
     return add
 
 
-PATH = click.Path(path_type=Path)
-"""Parameter type of a path."""
+def is_given(ctx: click.Context, parameter: click.Parameter) -> bool:
+    """Return whether a parameter is on the command line."""
+    return ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+
+
+PATH = click.Path(path_type=Path)  # parameter type of a path
 
 
 class CapturePath(click.Path):
@@ -148,20 +152,17 @@ PROGRAM_SETTINGS = {"allow_interspersed_args": False}
 """Settings with which click passes everything after the first argument on to the program."""
 
 
-def program_argument(function: Function) -> Function:
-    """Add the argument ``program``, a command line that must not be empty."""
-    return click.argument("program", nargs=-1, metavar="PROGRAM...", type=click.UNPROCESSED, callback=_require_program)(
-        function
-    )
-
-
 def _require_program(ctx: click.Context, parameter: click.Parameter, program: tuple[str, ...]) -> tuple[str, ...]:
     if not program and not ctx.resilient_parsing:
-        raise click.UsageError(
-            f"Missing argument 'PROGRAM...'. Put it after two dashes: {ctx.command_path} -- python train.py", ctx
-        )
+        what = f"Missing argument 'PROGRAM...'. Put it after two dashes: {ctx.command_path} -- python train.py"
+        raise click.UsageError(what, ctx)
     return program
 
+
+program_argument = click.argument(
+    "program", nargs=-1, metavar="PROGRAM...", type=click.UNPROCESSED, callback=_require_program
+)
+"""The argument ``program``, a command line that must not be empty."""
 
 workspace_option = program_setting(
     "-o",
@@ -229,8 +230,7 @@ class WorkspaceOrProgram(GroupedCommand):
     Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
-    workspace_left_out: tuple[str, ...] = ()
-    """Arguments to parse in place of a workspace."""
+    workspace_left_out: tuple[str, ...] = ()  # arguments to parse in place of a workspace
 
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first of these words is a workspace rather than the program's first word."""

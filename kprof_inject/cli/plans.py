@@ -15,19 +15,19 @@ from kprof_inject.capture.scopes import Scope
 from kprof_inject.cli.console import print_error, say, say_table
 from kprof_inject.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
-from kprof_inject.select.plan import Plan, Selection, table_json
+from kprof_inject.select.plan import Plan, table_json
 from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace_folder import workspace_argument
 
-# A longer table would scroll the messages before it away.
-_MAX_SCOPES = 20
+_MAX_SCOPES = 20  # a longer table would scroll the messages before it away
 
 
 def _plan_table(plan: Plan) -> Table:
     scopes = sorted(plan.scopes, key=lambda scope: math.inf if scope.partition is None else scope.partition)
+    depths = {scope.record: len([*plan.table.around(index)]) for index, scope in enumerate(plan.scopes)}
     columns = {
-        "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
+        "scope": ["  " * depths[scope.record] + scope.record for scope in scopes],
         "partition": [_partition(plan, scope) for scope in scopes] if plan.table.partitions else [],
         "selector": [scope.selector for scope in scopes],
         "source": [_lines(scope) for scope in scopes],
@@ -78,23 +78,6 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
     return {**table_json(plan.table), "file": module.file, "records": len(plan.records), "selectors": selectors}
 
 
-def _coverage(selection: Selection) -> str:
-    found = selection.findings
-    operations = counted(len(found.covered) + len(found.missed), "operation")
-    coverage = f"{selection.selector.text}: {counted(len(found.sites), 'site')}, {len(found.covered)} of {operations}"
-    reasons = Counter(missed.reason for missed in found.missed)
-    not_covered = "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
-    return f"{coverage} covered{not_covered}"
-
-
-def _depth(plan: Plan, scope: Scope) -> int:
-    depth = 0
-    while scope.parent >= 0:
-        scope = plan.scopes[scope.parent]
-        depth += 1
-    return depth
-
-
 def _lines(scope: Scope) -> str:
     if scope.place is None:
         return "no source line"
@@ -139,9 +122,13 @@ def say_plan(name: str, plan: Plan, *, with_scopes: bool = True) -> None:
     if plan.scopes:
         say_table(_plan_table(plan))
     for selection in plan.selections:
-        say(f"  {_coverage(selection)}")
-        for dropped in selection.findings.dropped:
-            say(f"  {selection.selector.text}: {dropped}")
+        found, text = selection.findings, selection.selector.text
+        operations = counted(len(found.covered) + len(found.missed), "operation")
+        reasons = Counter(missed.reason for missed in found.missed)
+        missed = "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
+        say(f"  {text}: {counted(len(found.sites), 'site')}, {len(found.covered)} of {operations} covered{missed}")
+        for dropped in found.dropped:
+            say(f"  {text}: {dropped}")
     if plan.inlined:
         say(f"  inlined to be measured, because Proton lowers only one function: {', '.join(plan.inlined)}")
     if any(scope.crosses for scope in plan.scopes):

@@ -32,15 +32,12 @@ def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool
     opened = Workspace.open(workspace)
     opened.require_kernels()
     if not opened.plans_folder.exists():
-        raise KprofError(
-            f"{workspace} has no records to run with",
-            hint=f"insert some: kprof-inject insert{workspace_argument(workspace)}",
-        )
+        hint = f"insert some: kprof-inject insert{workspace_argument(workspace)}"
+        raise KprofError(f"{workspace} has no records to run with", hint=hint)
     saved = saved_launch_at(program, recording.kernel)
     if saved is not None and fit:
         raise click.UsageError("--fit is for programs, not for a saved launch")
-    program_input = ProgramInput()
-    exit_code = 0
+    program_input, exit_code = ProgramInput(), 0
     with held(workspace, say):
         if saved is not None:
             if saved.record.variant not in [kernel.variant for kernel in opened.kernels()]:

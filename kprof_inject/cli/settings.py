@@ -14,17 +14,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
 import click
-from click.core import ParameterSource
 
 from kprof_inject.capture.saved_launch import names_saved_launch
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, NumberOrWord, ProgramSetting, names_a_workspace
+from kprof_inject.cli.options import HarmlessSetting, NumberOrWord, ProgramSetting, is_given, names_a_workspace
 from kprof_inject.cli.reading_options import Numbers
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.files import read_regular
@@ -73,46 +73,42 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     # Resilient parsing raises nothing and runs nothing; it finds the program among the arguments.
     words = command.make_context(name, list(args), parent=ctx, resilient_parsing=True)
     help_option = command.get_help_option(words)
-    if help_option is not None and _is_given(words, help_option):
+    if help_option is not None and is_given(words, help_option):
         return
-    program = _program_of(words)
-    script = _script_of(program)
+    program: Sequence[str] = words.params.get("program") or ()
+    if program and names_a_workspace(program[0]):
+        program = program[1:]
+    if program and names_saved_launch(Path(program[0])):
+        program = ()
+    own_words = takewhile(lambda word: word not in ("-m", "-c"), program)  # what follows these is data
+    script = next((word for word in own_words if word.endswith(".py") and os.path.isfile(word)), "")
     settings = _read(Path(os.path.abspath(script)).parent if script else Path.cwd())
     if settings is None:
         return
     options = _options(command)
-    _require_known(settings, options, ctx)
+    if not settings.values.keys() <= options.keys():  # importing the other commands takes time
+        group = cast(click.Group, ctx.command)
+        commands = (group.get_command(ctx, other) for other in group.list_commands(ctx))
+        keys = {key for one in commands if one is not None for key in _options(one)}
+        for key in settings.values:
+            if key not in keys:
+                hint = did_you_mean(key, keys).rstrip() or f"the settings are {', '.join(sorted(keys))}"
+                raise settings.error(key, f"there is no setting {key!r}", hint)
     known = {key: option for key, option in options.items() if key in settings.values}
     allowed = {
         key: option
         for key, option in known.items()
         if script or isinstance(option, HarmlessSetting) or (program and not settings.leads_outside(key))
     }
-    ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not _is_given(words, option)]
+    ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not is_given(words, option)]
     if ignored:
         where = f"point outside {settings.folder}, as no Python script is run" if program else "set here"
         say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can {where}")
     defaults = {key: _checked(settings, key, option, words) for key, option in allowed.items()}
     ctx.default_map = {name: {allowed[key].name: value for key, value in defaults.items()}}
-    used = [key for key, option in allowed.items() if not _is_given(words, option)]
+    used = [key for key, option in allowed.items() if not is_given(words, option)]
     if used:
         say(f"settings of {settings.name}: {', '.join(used)}")
-
-
-def _program_of(words: click.Context) -> Sequence[str]:
-    program: Sequence[str] = words.params.get("program") or ()
-    if program and names_a_workspace(program[0]):
-        program = program[1:]
-    return () if program and names_saved_launch(Path(program[0])) else program
-
-
-def _script_of(program: Sequence[str]) -> str:
-    for word in program:
-        if word in ("-m", "-c"):  # what follows is data
-            break
-        if word.endswith(".py") and os.path.isfile(word):
-            return word
-    return ""
 
 
 def _project_file(start: Path) -> Path | None:
@@ -176,18 +172,6 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _require_known(settings: _Settings, own_keys: Iterable[str], ctx: click.Context) -> None:
-    if settings.values.keys() <= set(own_keys):  # importing the other commands takes time
-        return
-    group = cast(click.Group, ctx.command)
-    commands = (group.get_command(ctx, name) for name in group.list_commands(ctx))
-    known = {key for command in commands if command is not None for key in _options(command)}
-    for key in settings.values:
-        if key not in known:
-            hint = did_you_mean(key, known).rstrip() or f"the settings are {', '.join(sorted(known))}"
-            raise settings.error(key, f"there is no setting {key!r}", hint)
-
-
 def _checked(settings: _Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
     value = settings.values[key]
     items = value if option.multiple and isinstance(value, list) else [value]
@@ -205,7 +189,3 @@ def _checked(settings: _Settings, key: str, option: click.Option, ctx: click.Con
         except KprofError as error:
             raise settings.error(key, f"invalid value for {key}: {error.what}", error.hint) from None
     return items if option.multiple else value
-
-
-def _is_given(ctx: click.Context, option: click.Option) -> bool:
-    return ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE

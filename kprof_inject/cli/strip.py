@@ -20,9 +20,7 @@ from kprof_inject.workspace_folder import is_module, similar_places
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
     if str(file) != "-" and not file.exists():
-        raise KprofError(
-            f"{file} does not exist", hint=f"{similar_places(file, is_module)}name a .ttgir file, or - for stdin"
-        )
+        hint = f"{similar_places(file, is_module)}name a .ttgir file, or - for stdin"
+        raise KprofError(f"{file} does not exist", hint=hint)
     require_place_for(output)
-    stripped = strip(parse(*read_input(file)))
-    write_result(output, stripped)
+    write_result(output, strip(parse(*read_input(file))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -24,7 +23,6 @@ from kprof_inject.export.hooks import read_hooks
 from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, last_launch, open_page, tunnel
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace_folder import link_error
 
 
@@ -87,12 +85,9 @@ def command(
     for line in loss_lines(timelines):
         say(line)
     write_and_say(trace, timelines, choice)
-    if opens:
-        _open(ctx, trace.path, timelines)
-
-
-def _open(ctx: click.Context, path: Path, timelines: Sequence[Timeline]) -> None:
-    with TraceServer(path) as server:
+    if not opens:
+        return
+    with TraceServer(trace.path) as server:
         address = server.address(last_launch(timelines))
         if not open_page(address):
             say(f"from another machine, first: {tunnel()}")

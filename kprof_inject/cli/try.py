@@ -39,8 +39,6 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held
 
 _WITHOUT_RECORDS = "so there are no findings, and only options next to the present ones are tried"
-
-
 _VALUES = "--values"
 _FORM = "NAME=VALUE,VALUE: integers, True and False; such as BLOCK_M=64,128"
 _WORDS = {"True": True, "False": False}
@@ -144,7 +142,7 @@ def command(ctx: click.Context, workspace: Path, choice: TryChoice, as_json: boo
             records = try_edits(opened, launches, _report(capture, opened, kernel), choice, say)
             print_tried(opened, records, as_json=as_json)
         ctx.exit(_exit_code(records))
-    source = KernelSource.of(program, kernel, "try")
+    source = KernelSource(program, kernel, "try")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel, choice.values)) in STOPPED:

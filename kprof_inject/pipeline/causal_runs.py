@@ -119,7 +119,7 @@ def _prepare_kernel(
         )
     delays = _planned_delays(workspace, kernel.variant, table, capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
-    sites, module, target = insertion.plan.sites, insertion.module, kernel.info.target
+    sites, module, target = insertion.plan.sites, insertion.view.module, kernel.info.target
     plain = Build(module.text, kernel.info)
     inserts = [Delay(sites[index].start, cycles, 0, target, choice.warps) for index, cycles, _ in planned]
     builds = [Build(inserted(module, [delay]), kernel.info) for delay in inserts]

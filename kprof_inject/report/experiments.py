@@ -14,8 +14,7 @@ from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
-TOO_SHORT = "the time was too short"
-"""Reason if pairs of launches were too few to know the gain."""
+TOO_SHORT = "the time was too short"  # reason if pairs of launches were too few to know the gain
 
 
 class KernelEdits(Struct, frozen=True, kw_only=True):
@@ -78,12 +77,9 @@ def won_text(tried: TriedEdits) -> str:
     gain = tried.final_gain
     if gain is None:
         raise ValueError(f"{tried.text} has no gain")
+    won = f"won {gain_text(gain)}" if gain.won > 0 else f"cost {percent(-gain.won)} ± {100 * gain.error:.1f}"
     if gain.outcome == "no difference":
         won = f"made no difference ({gain_text(gain)})"
-    elif gain.won > 0:
-        won = f"won {gain_text(gain)}"
-    else:
-        won = f"cost {percent(-gain.won)} ± {100 * gain.error:.1f}"
     return f"{tried.text} {won}{_predicted(tried)}"
 
 
@@ -105,19 +101,18 @@ def results_text(tried: TriedEdits) -> str:
 
 def ranked(record: EditsRecord) -> list[TriedEdits]:
     """Return the best edits first, then the others by what they won, then those that were not measured."""
-    winner = record.winner
 
     def order(one: TriedEdits) -> tuple[bool, bool, float]:
         gain = one.final_gain
-        return one is not winner, gain is None, -gain.won if gain else 0.0
+        return one is not record.winner, gain is None, -gain.won if gain else 0.0
 
     return sorted(record.tried, key=order)
 
 
 def best_for(record: EditsRecord | None, rule: str) -> TriedEdits | None:
     """Return those edits that a finding proposed, and that won most; None if none was measured."""
-    proposed = [one for one in ranked(record) if one.reason == rule] if record is not None else []
-    return next((one for one in proposed if one.final_gain is not None), None)
+    tried = ranked(record) if record is not None else []
+    return next((one for one in tried if one.reason == rule and one.final_gain is not None), None)
 
 
 def _unconfirmed(tried: TriedEdits) -> str:
@@ -142,8 +137,7 @@ SLOPE_MEANING = (
     "slow each other down. Saving a few cycles there gains as much."
 )
 
-# From this change of its time by a zero-cycle delay, the kernel counts as changed.
-_DISTURBING = 0.03
+_DISTURBING = 0.03  # from this change of its time by a zero-cycle delay, the kernel counts as changed
 
 
 def slope_text(place: PlaceSlope) -> str:
@@ -158,8 +152,7 @@ def slack_text(place: PlaceSlope) -> str:
     """Return up to which delay the kernel's time stays the same, or why that is unknown."""
     if place.response is None:
         return place.reason
-    if place.response.slack is not None:
-        slack = place.response.slack
+    if slack := place.response.slack:
         cycles = f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
         return f"{cycles} cycles, then {place.response.beyond or 0.0:.2f}"
     return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
@@ -167,8 +160,7 @@ def slack_text(place: PlaceSlope) -> str:
 
 def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
     """Yield a line with all slopes, then ``doubts_on_slopes``."""
-    known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
-    if known:
+    if known := [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]:
         yield f"slopes, by delays: {', '.join(known)}"
     yield from doubts_on_slopes(slopes)
 
@@ -207,11 +199,10 @@ def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
 
 
 def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
-    slope = place.response.slope if place.response else None
-    slack = place.response.slack if place.response else None
-    lines = place.scope.lines or (None, None)
+    slope, slack = (place.response.slope, place.response.slack) if place.response else (None, None)
     return (
-        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source, *lines),
+        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source),
+        *(place.scope.lines or (None, None)),
         *(place.by_cta, place.by_chain),
         *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
         *((slack.value, slack.low, slack.high) if slack else (None,) * 3),

@@ -40,8 +40,7 @@ class RunTimes(Struct, frozen=True):
 
     without_records_ns: float | None
     with_records_ns: float | None
-    has_launching: bool
-    """True if they include the cost of launching, which was not measured."""
+    has_launching: bool  # true if they include the cost of launching, which was not measured
 
 
 class Build(Struct, frozen=True):
@@ -51,8 +50,7 @@ class Build(Struct, frozen=True):
     spills: int | None
     shared_bytes: int | None
     ctas_per_sm: int | None
-    limited_by: str
-    """The resource that limits ``ctas_per_sm``; empty if unknown."""
+    limited_by: str  # the resource that limits ``ctas_per_sm``; empty if unknown
     launches_timed: int
     replays_timed: int
 
@@ -60,12 +58,10 @@ class Build(Struct, frozen=True):
 class InProgram(Struct, frozen=True):
     """A kernel's part in the program."""
 
-    share: float | None
-    """Part of the GPU's time in the program."""
+    share: float | None  # part of the GPU's time in the program
     launches: int | None
     launches_captured: int
-    to_win: float | None
-    """Upper bound of the gain, as part of the kernel's time."""
+    to_win: float | None  # upper bound of the gain, as part of the kernel's time
     to_win_ns: float | None
     to_win_by: str
 
@@ -85,17 +81,14 @@ class LaunchRow(Struct, frozen=True):
     clock_mhz: float | None = None
     limit: Limit | None = None
     level: Level | None = None
-    findings: tuple[str, ...] | None = None
-    """Names of the rules that found something."""
+    findings: tuple[str, ...] | None = None  # names of the rules that found something
 
 
 class Answer(LaunchSummary, frozen=True, kw_only=True):
     """The answer about a kernel: the summary of its median launch, or of another that was chosen, and what it shows."""
 
-    title: str
-    """The kernel's name, by which it differs from other variants."""
-    place_name: str
-    """Where the launch ran; empty if all launches of the report ran there."""
+    title: str  # the kernel's name, by which it differs from other variants
+    place_name: str  # where the launch ran; empty if all launches of the report ran there
     device_name: str
     program: InProgram
     run_times: RunTimes
@@ -103,19 +96,15 @@ class Answer(LaunchSummary, frozen=True, kw_only=True):
     with_records: Build
     limit: Limit
     units: tuple[UnitEvidence, ...]
-    advice: tuple[Advice, ...]
-    """What to try."""
+    advice: tuple[Advice, ...]  # what to try
     trust: Trust
     findings: tuple[KernelFinding, ...]
-    variation: tuple[KernelFinding, ...]
-    """Findings on other launches of the kernel that this launch does not have."""
+    variation: tuple[KernelFinding, ...]  # findings on other launches of the kernel that this launch does not have
     rules: tuple[RuleOutcome, ...]
-    doubts: tuple[str, ...]
-    """Why a kernel without findings may still have a problem."""
+    doubts: tuple[str, ...]  # why a kernel without findings may still have a problem
     edits: EditsRecord | None
     stalls: Stalls | None
-    causal: dict[str, Any] | None
-    """The result of ``causal``, as that prints it."""
+    causal: dict[str, Any] | None  # the result of ``causal``, as that prints it
     in_flight: Flights | None
     speed_of_light: SpeedOfLight
     machine_code: Mapping[int, Mapping[str, float]] | None
@@ -126,8 +115,7 @@ class Answer(LaunchSummary, frozen=True, kw_only=True):
     counters: CountersRecord | None
     requests: tuple[Requests, ...]
     notes: tuple[str, ...]
-    other_launches: tuple[LaunchRow, ...] = ()
-    """The launches of the same build in the same process that are not shown."""
+    other_launches: tuple[LaunchRow, ...] = ()  # the launches of the same build in the same process that are not shown
 
     def __repr__(self) -> str:
         return f"<Answer on {self.title} #{self.launch}: {self.limit.sentence}; {self.trust.level.value}>"
@@ -163,6 +151,8 @@ class Answers:
         in_flight = recorded_in_flight(analysis.timeline)
         flights = flights_of(analysis.timeline, in_flight, analysis.speed_of_light.roofs) if in_flight else None
         findings, gain = kernel.findings_of(shown), kernel.gain
+        # For a launch that the user chose, say how many launches share its findings.
+        held_in = {} if kernel.is_typical(shown) else {one.cause: one.held_in for one in findings}
         return Answer(
             **structs.asdict(summary),
             title=self.titles[summary.variant],
@@ -174,10 +164,7 @@ class Answers:
             with_records=_build(launch.kernel, launch.kernel.with_records),
             limit=analysis.limit,
             units=analysis.units,
-            # For a launch that the user chose, say how many launches share its findings.
-            advice=advice_on(
-                analysis, {} if kernel.is_typical(shown) else {one.cause: one.held_in for one in findings}
-            ),
+            advice=advice_on(analysis, held_in),
             trust=trust_in(analysis),
             findings=tuple(findings),
             variation=tuple(kernel.variation_from(shown)),
@@ -200,25 +187,16 @@ class Answers:
 
 def launch_row(one: ReportLaunch, analysis: LaunchAnalysis | None) -> LaunchRow:
     """Return the row of a launch, with what its analysis shows."""
-    launch = one.launch
-    row = LaunchRow(
-        launch.kernel.variant,
-        launch.index,
-        launch.graph,
-        launch.place,
-        launch.grid,
-        launch.host_ns,
-        **structs.asdict(one.headers),
-    )
-    if analysis is None:
-        return row
-    return structs.replace(
-        row,
-        clock_mhz=analysis.summary.clock_mhz,
-        limit=analysis.limit,
-        level=trust_in(analysis).level,
-        findings=tuple(finding.rule for finding in analysis.findings),
-    )
+    launch, values = one.launch, structs.asdict(one.headers)
+    if analysis is not None:
+        values |= {
+            "clock_mhz": analysis.summary.clock_mhz,
+            "limit": analysis.limit,
+            "level": trust_in(analysis).level,
+            "findings": tuple(finding.rule for finding in analysis.findings),
+        }
+    where = launch.index, launch.graph, launch.place, launch.grid, launch.host_ns
+    return LaunchRow(launch.kernel.variant, *where, **values)
 
 
 def _build(kernel: Kernel, cost: KernelResources) -> Build:

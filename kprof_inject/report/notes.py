@@ -20,8 +20,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
-MIN_ROOF_SHARE = 0.01
-"""A unit that needs less of a scope's cycles does not limit it."""
+MIN_ROOF_SHARE = 0.01  # a unit that needs less of a scope's cycles does not limit it
 
 
 def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
@@ -36,14 +35,11 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
                 f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; left out, because its work "
                 "is miscounted, or done outside of the scope"
             )
-    if not by_unit:
-        return
-    parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
-    left_out = ""
-    if count := speed_of_light.unknown:
-        operations = counted(count, "operation")
-        left_out = f"; without {operations} under conditions or in loops with an unknown trip count"
-    yield f"speed of light: minimum share of each scope's cycles {'; '.join(parts)}{left_out}"
+    if by_unit:
+        parts = "; ".join(f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items())
+        if count := speed_of_light.unknown:
+            parts += f"; without {counted(count, 'operation')} under conditions or in loops with an unknown trip count"
+        yield f"speed of light: minimum share of each scope's cycles {parts}"
 
 
 def _flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
@@ -64,8 +60,7 @@ def _flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[
         yield f"in flight: unknown for {operation}: {reason}"
 
 
-# CTAs of any kernel differ by up to a quarter of the median.
-_NOTABLE = 1.25
+_NOTABLE = 1.25  # CTAs of any kernel differ by up to a quarter of the median
 
 
 def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:
@@ -216,14 +211,13 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
 
 def _sample(summary: LaunchSummary) -> Iterator[str]:
     errors = [(scope, scope.sampling) for scope in summary.scopes if scope.sampling is not None]
-    if not errors:
-        return
-    shares = [_half(one.share) for _, one in errors]
-    medians = [_half(one.p50_ns) / scope.p50_ns for scope, one in errors if scope.p50_ns]
-    yield (
-        f"sample: {summary.recorded_ctas} of {counted(summary.ctas, summary.cta_name)} recorded. Those of all may have "
-        f"shares that differ by {percent(max(shares))}, and medians by {percent(max(medians, default=0.0))} (19 of 20)"
-    )
+    if errors:
+        share = percent(max(_half(one.share) for _, one in errors))
+        median = percent(max((_half(one.p50_ns) / scope.p50_ns for scope, one in errors if scope.p50_ns), default=0.0))
+        yield (
+            f"sample: {summary.recorded_ctas} of {counted(summary.ctas, summary.cta_name)} recorded. Those of all may "
+            f"have shares that differ by {share}, and medians by {median} (19 of 20)"
+        )
 
 
 def _half(interval: tuple[float, float | None] | None) -> float:
@@ -248,20 +242,17 @@ def _record_cost(summary: LaunchSummary) -> str:
     cost = summary.record_cost
     if cost is None:
         return "record cost: unknown and not subtracted: durations include the records' own time"
-    subtracted_ns = summary.subtracted_ns
-    text = (
-        f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each; {short_time(subtracted_ns)} subtracted"
-    )
+    taken_ns = summary.subtracted_ns
+    text = f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each; {short_time(taken_ns)} subtracted"
     if summary.warp_time_ns:
-        text += f", {percent(subtracted_ns / summary.warp_time_ns)} of the warps' time"
-    cut = sum(scope.cut for scope in summary.scopes)
-    if not cut:
-        return text
-    most = max(summary.scopes, key=lambda scope: scope.cut)
-    shorter = "1 scope was shorter than the cost of its records"
-    if cut > 1:
+        text += f", {percent(taken_ns / summary.warp_time_ns)} of the warps' time"
+    if cut := sum(scope.cut for scope in summary.scopes):
+        most = max(summary.scopes, key=lambda scope: scope.cut)
         shorter = f"{cut} scopes were shorter than the cost of their records"
-    return f"{text}. {shorter}, mostly {most.distinct_name}: {most.cut} of {most.count}"
+        if cut == 1:
+            shorter = "1 scope was shorter than the cost of its records"
+        text += f". {shorter}, mostly {most.distinct_name}: {most.cut} of {most.count}"
+    return text
 
 
 def _iterations(summary: LaunchSummary) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -12,28 +13,23 @@ from kprof_inject.quantities import counted
 from kprof_inject.select.functions import is_anchor
 from kprof_inject.select.markers import Marker
 from kprof_inject.select.module_view import ModuleView
-from kprof_inject.select.parts import find_parts
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import find_asynchronous, find_spins, findings_of
+from kprof_inject.select.targets import find_asynchronous, find_parts, find_spins, findings_of
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
 
 class Candidate(Struct, frozen=True):
-    """A place to select; ``what`` describes it in a word or two.
-
-    ``sources`` are the lines of its sites (for a helper, of its calls), as far as known; ``depth`` is the number of
-    loops around a loop.
-    """
+    """A place to select."""
 
     selector: str
-    what: str
-    sources: tuple[SourcePoint, ...]
+    what: str  # a description in a word or two
+    sources: tuple[SourcePoint, ...]  # the lines of its sites (for a helper, of its calls), as far as known
     count: int = 1
-    depth: int = 0
+    depth: int = 0  # the number of loops around a loop
 
 
 def candidates(view: ModuleView) -> tuple[str, ...]:
@@ -43,15 +39,8 @@ def candidates(view: ModuleView) -> tuple[str, ...]:
 
 def outline(view: ModuleView) -> tuple[Candidate, ...]:
     """Return everything that can be selected in this module, the widest first."""
-    return (
-        *_functions(view),
-        *_loops(view),
-        *_partitions(view),
-        *_markers(view),
-        *_helpers(view),
-        *_kinds(view),
-        *_operations(view),
-    )
+    finders = (_functions, _loops, _partitions, _markers, _helpers, _kinds, _operations)
+    return tuple(candidate for find in finders for candidate in find(view))
 
 
 def _functions(view: ModuleView) -> Iterator[Candidate]:
@@ -82,27 +71,25 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:
-    regions = [(label, region) for function in view.functions for label, _, region in function.partitions()]
+    what = "region of ttg.warp_specialize"
     default, *others = view.partitions.all or (None,)
     numbers = iter(others)
     facts: dict[str, list[str]] = {}
-    for label, region in regions:
-        partition = default if label == "default" else next(numbers)
-        warps = counted(partition.warps, "warp") if partition and partition.warps is not None else ""
-        parts = ("region of ttg.warp_specialize", warps, view.partitions.functions[region.blocks[0].start])
-        facts.setdefault(label, []).append(", ".join(filter(None, parts)))
+    for function in view.functions:
+        for label, _, region in function.partitions():
+            partition = default if label == "default" else next(numbers)
+            warps = counted(partition.warps, "warp") if partition and partition.warps is not None else ""
+            parts = (what, warps, view.partitions.functions[region.blocks[0].start])
+            facts.setdefault(label, []).append(", ".join(filter(None, parts)))
     for label, found in facts.items():
-        yield Candidate(label, found[0] if len(set(found)) == 1 else "region of ttg.warp_specialize", (), len(found))
+        yield Candidate(label, found[0] if len(set(found)) == 1 else what, (), len(found))
 
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:
     by_name: dict[str, list[Marker]] = {}
-    try:
-        markers = view.markers
-    except KprofError:  # a wrong marker is reported when markers are selected; here it only cannot be selected
-        markers = ()
-    for marker in markers:
-        by_name.setdefault(marker.name, []).append(marker)
+    with suppress(KprofError):  # a wrong marker is reported when markers are selected; here it only cannot be selected
+        for marker in view.markers:
+            by_name.setdefault(marker.name, []).append(marker)
     for name, named in by_name.items():
         kinds = dict.fromkeys(marker.kind for marker in named)
         points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in named)
@@ -120,10 +107,10 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
     kept: dict[str, list[Site]] = {}
     for name, found in view.kept_calls:
-        for site in found.sites:
-            kept.setdefault(name, []).append(site)
+        kept.setdefault(name, []).extend(found.sites)
     for name, sites in kept.items():
-        yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
+        if sites:
+            yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 
 
 def _kinds(view: ModuleView) -> Iterator[Candidate]:
@@ -136,15 +123,14 @@ def _kinds(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _operations(view: ModuleView) -> Iterator[Candidate]:
-    counts: Counter[str] = Counter()
-    names: dict[str, None] = {}
-    for function in view.functions:
-        for operation in function.operations:
-            if not function.refusal(operation) and not operation.traits.is_loop and not is_inserted(operation):
-                counts[operation.name] += 1
-                if is_anchor(operation):
-                    names[operation.name] = None
-    for name in names:
+    found = [
+        operation
+        for function in view.functions
+        for operation in function.operations
+        if not function.refusal(operation) and not operation.traits.is_loop and not is_inserted(operation)
+    ]
+    counts = Counter(operation.name for operation in found)
+    for name in dict.fromkeys(operation.name for operation in found if is_anchor(operation)):
         yield Candidate(f"op({name})", "operation", (), counts[name])
 
 

@@ -21,8 +21,7 @@ from kprof_inject.ttgir.strings import quote
 MAX_CYCLES = 1 << 24
 """Maximum length of a delay: longer ones measure nothing more, and freeze a display on the same GPU."""
 
-_NVIDIA_WARPS = 32
-"""PTX ISA, "%tid": a CTA has at most 1024 threads, in warps of 32."""
+_NVIDIA_WARPS = 32  # PTX ISA, "%tid": a CTA has at most 1024 threads, in warps of 32
 
 # ``begin`` is read once for each delay. A delay of no cycles ends at the first comparison; it has the same instructions
 # as the others, so that longer ones differ only in a number.
@@ -37,8 +36,7 @@ setp.lt.u32 more, now, {cycles};
 DONE: mov.u32 $0, {cycles};
 }}"""
 
-# Warps that the mask excludes skip the loop.
-_NVIDIA_CHOICE = """mov.u32 begin, %tid.x;
+_NVIDIA_CHOICE = """mov.u32 begin, %tid.x;  # warps that the mask excludes skip the loop
 shr.u32 begin, begin, 5;
 mov.u32 now, 1;
 shl.b32 now, now, begin;
@@ -67,8 +65,7 @@ class Delay(Struct, frozen=True):
     cycles: int
     number: int
     target: Target
-    warps: Sequence[int] = ()
-    """The warps of each CTA that are kept busy; empty for all."""
+    warps: Sequence[int] = ()  # the warps of each CTA that are kept busy; empty for all
 
     @property
     def line(self) -> str:

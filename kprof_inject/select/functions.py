@@ -32,10 +32,9 @@ _FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
 
 
 def is_anchor(operation: Operation) -> bool:
-    """Return whether the operation does work by itself.
+    """Return whether the operation has a region or an effect, moves data, or computes with tensors of floats.
 
-    It has a region or an effect, moves data, or computes with tensors of floats. For integers, their purpose decides
-    (see ``integer_work``).
+    For integers, their purpose decides (see ``integer_work``).
     """
     if operation.regions:
         return True
@@ -63,8 +62,7 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
     """Return the offsets of a function's integer arithmetic that depends on data and that no address or mask uses.
 
     Data is every tensor that other work produces (a load, an atomic, a reduction, arithmetic on floats) and the
-    operands of random numbers. A loaded scalar is not: it usually is a length or an offset. The time taken is
-    proportional to the function's length.
+    operands of random numbers. A loaded scalar is not: it usually is a length or an offset.
     """
     graph = ValueGraph(module, function)
     from_data = reached(_data(graph), graph.uses)
@@ -106,8 +104,7 @@ class Loop(Struct, frozen=True):
 
     operation: Operation
     path: tuple[int, ...]
-    polls: bool = False
-    """True if it does nothing but wait until memory changes."""
+    polls: bool = False  # true if it does nothing but wait until memory changes
 
     @property
     def subscript(self) -> str:
@@ -124,42 +121,30 @@ def symbol_of(function: Operation) -> str:
 
 
 class Function:
-    """A ``tt.func`` with a body. ``symbol`` is its name in the IR; without one, ``KprofError`` is raised.
+    """A ``tt.func`` with a body. ``symbol`` is its name in the IR; without one, ``KprofError`` is raised."""
 
-    ``called_in`` is an operation that Triton lowers once per element and that calls the function, so that no record is
-    allowed in it.
-    """
+    called_in: Operation | None = None
+    """An operation that Triton lowers once per element and that calls the function: no record is allowed in it."""
 
-    def __init__(
-        self, module: Module, operation: Operation, locations: LocationTable, called_in: Operation | None = None
-    ) -> None:
+    def __init__(self, module: Module, operation: Operation, locations: LocationTable) -> None:
         self.symbol = symbol_of(operation)
         if not self.symbol:
-            raise KprofError(
-                "this tt.func has no name",
-                where=module.position(operation.start),
-                hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
-            )
+            hint = "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
+            raise KprofError("this tt.func has no name", where=module.position(operation.start), hint=hint)
         self.is_public = _PRIVATE.search(operation.tail) is None
         self.operation = operation
         self._module = module
         self._locations = locations
-        self._called_in = called_in
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of the body, nested ones too, in the order of the text."""
         return tuple(self.operation.walk())[1:]
 
-    @cached_property
-    def _offsets(self) -> list[int]:
-        return [operation.start for operation in self.operations]
-
     def illegal_owner(self, operation: Operation) -> Operation | None:
         """Return the outermost operation that prevents records here because Triton lowers it once per element."""
-        if self._called_in:
-            return self._called_in
-        return next((owner for owner in reversed([*operation.owners()]) if not owner.traits.regions), None)
+        owners = (owner for owner in reversed([*operation.owners()]) if not owner.traits.regions)
+        return self.called_in or next(owners, None)
 
     def refusal(self, operation: Operation) -> str:
         """Return why no record is allowed around this operation; empty if one is."""
@@ -180,17 +165,17 @@ class Function:
         return self._locations.chains_of(operation)
 
     def source_of(self, operation: Operation) -> Chain:
-        """Return the first of these chains: the line that the operation was written on, then the calls, if known."""
-        chains = self.chains_of(operation)
-        return chains[0] if chains else ()
+        """Return the line that the operation was written on, then the calls, if known."""
+        return next(iter(self.chains_of(operation)), ())
 
     def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Found:
         """Return sites around structures, which cover all operations inside them."""
-        offsets, covered = self._offsets, set[int]()
-        for site in sites:
-            begin, end = bisect_left(offsets, site.start.offset), bisect_left(offsets, site.last_end_offset)
-            covered.update(offsets[begin:end])
+        covered = {one.start for site in sites for one in self._between(site.start.offset, site.last_end_offset)}
         return Found(tuple(sites), tuple(missed), frozenset(covered))
+
+    def _between(self, start: int, end: int) -> tuple[Operation, ...]:
+        begin, past = (bisect_left(self.operations, offset, key=lambda one: one.start) for offset in (start, end))
+        return self.operations[begin:past]
 
     def before(self, operation: Operation) -> InsertPoint:
         """Return the point before an operation."""
@@ -206,10 +191,6 @@ class Function:
         if not text[line:offset].strip():
             return InsertPoint(line, indent, self._module.newline)
         return InsertPoint(offset, "", " ") if text[offset - 1].isspace() else InsertPoint(offset, " ", "")
-
-    def called_in(self, operation: Operation) -> Function:
-        """Return this function as one that is called in an operation that Triton lowers once per element."""
-        return Function(self._module, self.operation, self._locations, operation)
 
     def body_site(self) -> Site:
         """Return the site of the whole body: from its first operation to each of its returns."""
@@ -254,11 +235,9 @@ class Function:
             indent = module.indent_at(last.start) if last else module.indent_at(region.end) + "  "
             ends = (self._point(region.end, indent),)
         else:
-            raise KprofError(
-                f"{label} of {self.symbol} never exits, so it has no end to record",
-                where=module.position(operation.start),
-                hint="select a loop in it instead: --at loop",
-            )
+            what = f"{label} of {self.symbol} never exits, so it has no end to record"
+            hint = "select a loop in it instead: --at loop"
+            raise KprofError(what, where=module.position(operation.start), hint=hint)
         indent = module.indent_at(entry.operations[0].start) if entry.operations else ends[0].indent
         start = self._point(entry.start, indent)
         return self.site(kind, label, start, ends, self.source_of(operation), block, fills_block=True)
@@ -296,24 +275,18 @@ class Function:
         """Yield the regions of each ``ttg.warp_specialize``: the selector's word, the operation, the region."""
         for operation, default, partitions in self.warp_specializations():
             if owner := self.illegal_owner(operation):
-                raise KprofError(
-                    f"no record is allowed inside {owner.name}: Triton lowers its region once per element",
-                    where=self._module.position(owner.start),
-                    hint="select the loop or the function around it",
-                )
+                what = f"no record is allowed inside {owner.name}: Triton lowers its region once per element"
+                hint = "select the loop or the function around it"
+                raise KprofError(what, where=self._module.position(owner.start), hint=hint)
             yield "default", operation, default
             for number, region in enumerate(partitions):
                 yield f"partition[{number}]", operation, region
 
-    @cached_property
-    def _partition_labels(self) -> dict[Region, str]:
-        return {region: label for label, _, region in self.partitions()}
-
     def partition_of(self, operation: Operation) -> str:
         """Return the selector's word for the ``ttg.warp_specialize`` region that holds an operation; empty outside."""
+        labels = {region: label for label, _, region in self.partitions()}
         blocks = (around.block for around in (operation, *operation.owners()))
-        found = (self._partition_labels.get(block.region) for block in blocks if block)
-        return next((label for label in found if label), "")
+        return next((labels[block.region] for block in blocks if block and block.region in labels), "")
 
     def site(
         self,
@@ -331,8 +304,7 @@ class Function:
 
         ``own`` is the number of operations there that the selector meant, by default all of them.
         """
-        last = max(end.offset for end in ends)
-        count = bisect_left(self._offsets, last) - bisect_left(self._offsets, start.offset)
+        count = len(self._between(start.offset, max(end.offset for end in ends)))
         operations = count if own is None else own
         return Site(
             kind=kind,

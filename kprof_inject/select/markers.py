@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -83,11 +84,8 @@ def _instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[In
 def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruction:
     (verb, where), *rest = words
     if verb in _VERBS_ALONE and not comment.is_alone:
-        raise KprofError(
-            f"{verb!r} must be on its own line",
-            where=where,
-            hint="put the comment on a line above or below; after a statement, give only its name",
-        )
+        hint = "put the comment on a line above or below; after a statement, give only its name"
+        raise KprofError(f"{verb!r} must be on its own line", where=where, hint=hint)
     if verb in _VERBS_AFTER_CODE and comment.is_alone:
         raise _not_after_loop_header(verb, where)
     if verb in _VERBS_ALONE | _VERBS_AFTER_CODE:
@@ -103,20 +101,14 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
 
 
 def _not_after_loop_header(verb: str, where: Position) -> KprofError:
-    return KprofError(
-        f"{verb!r} must come after the header of a for or while",
-        where=where,
-        hint="put the comment at the end of the line that the loop begins on",
-    )
+    hint = "put the comment at the end of the line that the loop begins on"
+    return KprofError(f"{verb!r} must come after the header of a for or while", where=where, hint=hint)
 
 
 def _name(word: str, where: Position) -> str:
     if _NAME.fullmatch(word) is None:
-        raise KprofError(
-            f"{word!r} cannot be a marker's name",
-            where=where,
-            hint="a name cannot contain quotes, parentheses, brackets, or any of \\ = # * ?",
-        )
+        hint = "a name cannot contain quotes, parentheses, brackets, or any of \\ = # * ?"
+        raise KprofError(f"{word!r} cannot be a marker's name", where=where, hint=hint)
     return word
 
 
@@ -124,26 +116,24 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
-STATEMENTS, LOOP, ITERATION, INSTANT = "statements", "loop", "iteration", "instant"
-"""Kinds of markers."""
+STATEMENTS, LOOP, ITERATION, INSTANT = "statements", "loop", "iteration", "instant"  # kinds of markers
 
 
 class Marker(Struct, frozen=True):
-    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code.
+    """A marker.
 
-    ``statements`` has first and last lines. They are one pair for the statements from ``begin`` to ``end``, or for one
+    ``statements`` has first and last lines: one pair for the statements from ``begin`` to ``end``, or for one
     statement; for an instant, a pair for each statement below it in its suite (``is_before``) or above, the nearest
-    first: the compiler may leave nothing of the nearest. ``loop_line`` is the line of the marked loop's ``for`` or
-    ``while``; for an instant, that of the innermost loop around it in its function, 0 without any.
+    first: the compiler may leave nothing of the nearest.
     """
 
     kind: str
     name: str
     file: str
-    line: int
-    function: SourceFunction
+    line: int  # the comment's
+    function: SourceFunction  # the innermost one that holds the marked code
     statements: tuple[tuple[int, int], ...] = ()
-    loop_line: int = 0
+    loop_line: int = 0  # of the marked loop's header; for an instant, of the innermost loop around it, 0 without any
     is_before: bool = False
 
 
@@ -161,11 +151,9 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
             return ()
         lines = lines_of(text)
         line = min(max(error.lineno or 1, 1), len(lines))
-        raise KprofError(
-            f"cannot read the marker comments: {error.msg}",
-            where=Position(file, line, max(error.offset or 1, 1), lines[line - 1]),
-            hint="the file must be Python that kprof-inject's own interpreter understands",
-        ) from None
+        where = Position(file, line, max(error.offset or 1, 1), lines[line - 1])
+        hint = "the file must be Python that kprof-inject's own interpreter understands"
+        raise KprofError(f"cannot read the marker comments: {error.msg}", where=where, hint=hint) from None
     reader = _Reader(sources, source, file)
     for comment in comments:
         line_text = source.lines[comment.line - 1]
@@ -173,11 +161,9 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
             for instruction in _instructions_in(comment, file, line_text):
                 reader.read(instruction)
         elif _LOOKS_LIKE_MARKER.fullmatch(comment.text):
-            raise KprofError(
-                "this comment looks like a marker, but is not one",
-                where=Position(file, comment.line, comment.column, line_text),
-                hint="a marker begins with '# kprof:', in lower case and with the colon right after it",
-            )
+            where = Position(file, comment.line, comment.column, line_text)
+            hint = "a marker begins with '# kprof:', in lower case and with the colon right after it"
+            raise KprofError("this comment looks like a marker, but is not one", where=where, hint=hint)
     return reader.finish()
 
 
@@ -206,14 +192,10 @@ class _Reader:
                 self._statement(instruction)
 
     def finish(self) -> tuple[Marker, ...]:
-        """Return the markers. Raises ``KprofError`` if a range is still open."""
         if self._open:
             begin, _ = self._open[-1]
-            raise KprofError(
-                f"{begin} has no end",
-                where=begin.where,
-                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
-            )
+            hint = f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block"
+            raise KprofError(f"{begin} has no end", where=begin.where, hint=hint)
         ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
         return tuple(marker for _, marker in ordered)
 
@@ -222,19 +204,13 @@ class _Reader:
         begin, start = self._innermost(instruction)
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
-            raise KprofError(
-                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} are in "
-                f"different {kind}",
-                where=instruction.where,
-                hint="put both into one block, with the same indentation",
-            )
+            both = f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line}"
+            hint = "put both into one block, with the same indentation"
+            raise KprofError(f"{both} are in different {kind}", where=instruction.where, hint=hint)
         statements = code_in(place.suite[start.index : place.index])
         if not statements:
-            raise KprofError(
-                f"there is nothing between {begin} and its end",
-                where=begin.where,
-                hint="put them around the statements to time",
-            )
+            hint = "put them around the statements to time"
+            raise KprofError(f"there is nothing between {begin} and its end", where=begin.where, hint=hint)
         self._open.pop()
         self._add_range(begin, function, statements)
 
@@ -244,57 +220,35 @@ class _Reader:
             return self._open[-1]
         if end.name in names:
             begin, _ = self._open[-1]
-            raise KprofError(
-                f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}",
-                where=end.where,
-                hint=f"ranges nest: put '# kprof: end {begin.name}' above",
-            )
-        raise KprofError(
-            f"{end} has no begin",
-            where=end.where,
-            hint=f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above",
-        )
+            what = f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}"
+            raise KprofError(what, where=end.where, hint=f"ranges nest: put '# kprof: end {begin.name}' above")
+        hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
+        raise KprofError(f"{end} has no begin", where=end.where, hint=hint)
 
     def _statement(self, instruction: Instruction) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
         if not statements:
-            raise KprofError(
-                "no statement begins on this line",
-                where=instruction.where,
-                hint="put the comment after a statement, or begin and end around several",
-            )
+            hint = "put the comment after a statement, or begin and end around several"
+            raise KprofError("no statement begins on this line", where=instruction.where, hint=hint)
         self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 
     def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
         lines = first_line(statements[0]), max(map(last_line, statements))
-        self._add(STATEMENTS, instruction, function, (lines,))
+        self._add(STATEMENTS, instruction, function, statements=(lines,))
 
-    def _add(
-        self,
-        kind: str,
-        instruction: Instruction,
-        function: SourceFunction,
-        statements: tuple[tuple[int, int], ...] = (),
-        loop_line: int = 0,
-        *,
-        is_before: bool = False,
-    ) -> None:
+    def _add(self, kind: str, instruction: Instruction, function: SourceFunction, **marked: Any) -> None:
         name, where = instruction.name or instruction.verb, instruction.where
-        marker = Marker(kind, name, self._file, where.line, function, statements, loop_line, is_before)
-        self._found.append((where, marker))
+        self._found.append((where, Marker(kind, name, self._file, where.line, function, **marked)))
 
     def _mark(self, instruction: Instruction) -> None:
         place, function = self._place(instruction)
         before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
         if not before and not after:
-            raise KprofError(
-                f"there is no statement before or after {instruction}",
-                where=instruction.where,
-                hint="put it into a block that has statements",
-            )
+            what = f"there is no statement before or after {instruction}"
+            raise KprofError(what, where=instruction.where, hint="put it into a block that has statements")
         lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
         loop_line = place.loop.lineno if place.loop else 0
-        self._add(INSTANT, instruction, function, lines, loop_line, is_before=bool(after))
+        self._add(INSTANT, instruction, function, statements=lines, loop_line=loop_line, is_before=bool(after))
 
     def _loop(self, instruction: Instruction, kind: str) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
@@ -310,9 +264,6 @@ class _Reader:
     def _function_at(self, line: int, instruction: Instruction) -> SourceFunction:
         function = self._sources.function_at(self._file, line)
         if function is None:
-            raise KprofError(
-                "this marker is outside any function",
-                where=instruction.where,
-                hint="move it into the kernel; below the kernel's last line, its indentation counts",
-            )
+            hint = "move it into the kernel; below the kernel's last line, its indentation counts"
+            raise KprofError("this marker is outside any function", where=instruction.where, hint=hint)
         return function

@@ -40,10 +40,9 @@ def lowerable(module: Module) -> str:
     """
     if not has_helpers(module):
         return module.text
-    functions = [operation for operation in module.walk() if operation.name == FUNCTION]
     pieces: list[str] = []
     done = 0
-    for function in functions:
+    for function in (operation for operation in module.walk() if operation.name == FUNCTION):
         # The generic form has a function's attributes after its region.
         for start, length in (
             (module.text.index(function.tail.rstrip("\n"), function.start), len(function.tail)),
@@ -56,30 +55,28 @@ def lowerable(module: Module) -> str:
 
 
 class InlinedCall(Struct, frozen=True):
-    """A call of an inlined helper and the operations that it left.
+    """A call of an inlined helper and the operations that it left."""
 
-    ``name`` is the helper's or, without its source, ``file.py:57``, the first line left of it. ``path`` leads from the
-    call out to the kernel. ``source`` is the beginning of the helper, as far as known.
-    """
-
-    name: str
-    source: SourcePoint
-    path: Chain
+    name: str  # the helper's or, without its source, the first line left of it: ``file.py:57``
+    source: SourcePoint  # the beginning of the helper, as far as known
+    path: Chain  # from the call out to the kernel
     operations: tuple[Operation, ...]
 
 
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
-    """Yield every inlined call in a function, nested ones too, in the order of their first operations.
-
-    Gluon's partitions have the kernel's own location as their call, except the default partition, which has none.
-    """
+    """Yield every inlined call in a function, nested ones too, in the order of their first operations."""
     operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
     written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}
     own = function.source_of(function.operation)[:1]
     for operation in function.operations:
         for chain in function.chains_of(operation):
-            if own and chain and not _is_in_function(chain[-1], own[0], sources):
-                chain += own
+            if own and chain:
+                # Gluon's partitions have the kernel's own location as their call, except the default partition, which
+                # has none. If the kernel's end is unknown, the whole file counts as part of it.
+                outermost = sources.function_at(chain[-1].file, chain[-1].line)
+                kernel = sources.function_at(own[0].file, own[0].line)
+                if (outermost != kernel) if outermost else (chain[-1].file != own[0].file):
+                    chain += own
             for depth in range(1, len(chain)):
                 point = chain[depth - 1]
                 called = chain[depth:], sources.function_at(point.file, point.line) or point.file
@@ -92,12 +89,6 @@ def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]
             source = min(written[path, helper])
             name = f"{PurePath(source.file).name}:{source.line}"
         yield InlinedCall(name, source, path, tuple(found))
-
-
-def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) -> bool:
-    """Return True if a position is in the function that begins at ``start``, or in its file if the end is unknown."""
-    found = sources.function_at(point.file, point.line)
-    return found == sources.function_at(start.file, start.line) if found else point.file == start.file
 
 
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
@@ -114,20 +105,16 @@ def callee_symbol(call: Operation) -> str:
     return symbol_name(found[1] or found[2]) if found else ""
 
 
-def _with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+def _forbid_records(functions: Sequence[Function]) -> None:
     # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
-    if len(functions) == 1:
-        return tuple(functions)
     owners: dict[str, Operation] = {}
-    before = -1
-    while before < len(owners):
-        before = len(owners)
-        for function in functions:
-            for call in calls_in(function):
-                owner = function.illegal_owner(call) or owners.get(function.symbol)
-                if owner is not None:
-                    owners.setdefault(callee_symbol(call), owner)
-    return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
+    calls = [(function, call) for function in functions for call in calls_in(function)]
+    for _ in functions:  # a chain of calls is at most as long as the number of functions
+        for function, call in calls:
+            if owner := function.illegal_owner(call) or owners.get(function.symbol):
+                owners.setdefault(callee_symbol(call), owner)
+    for function in functions:
+        function.called_in = owners.get(function.symbol)
 
 
 def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
@@ -159,8 +146,7 @@ class Partitions:
     """
 
     all: tuple[Partition, ...]
-    functions: dict[int, str]
-    """Function that each region was written as, by where the region starts; empty if unknown."""
+    functions: dict[int, str]  # function that each region was written as, by where the region starts; empty if unknown
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         self.functions = {}
@@ -232,7 +218,8 @@ class ModuleView:
     def __init__(self, module: Module, sources: Sources) -> None:
         self.module = module
         self.sources = sources
-        self.functions: tuple[Function, ...] = _with_callers(functions_of(module))
+        self.functions = functions_of(module)
+        _forbid_records(self.functions)
         launched = [function for function in self.functions if function.is_public] or self.functions
         self.kernel = launched[0].symbol if launched else ""
 
@@ -266,7 +253,13 @@ class ModuleView:
     @cached_property
     def helper_names(self) -> dict[str, str]:
         """The source name of each function that was not inlined, by its symbol."""
-        return {function.symbol: _source_name(function, self.sources) for function in self.functions}
+        names = {}
+        for function in self.functions:
+            places = (chain[0] for chain in function.chains_of(function.operation))
+            written = next(filter(None, (self.sources.function_at(one.file, one.line) for one in places)), None)
+            mangled = _MANGLED.match(function.symbol)
+            names[function.symbol] = written.name if written else mangled[1] if mangled else function.symbol
+        return names
 
     @cached_property
     def kept_calls(self) -> tuple[tuple[str, Found], ...]:
@@ -287,7 +280,7 @@ class ModuleView:
 
     @cached_property
     def partitions(self) -> Partitions:
-        """The partitions of the kernel."""
+        """The kernel's partitions."""
         return Partitions(self.module, self.functions, self.sources)
 
     @cached_property
@@ -307,12 +300,3 @@ class ModuleView:
             copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
             reached = dict(calls)
         return copies
-
-
-def _source_name(function: Function, sources: Sources) -> str:
-    for chain in function.chains_of(function.operation):
-        written = sources.function_at(chain[0].file, chain[0].line)
-        if written is not None:
-            return written.name
-    mangled = _MANGLED.match(function.symbol)
-    return mangled[1] if mangled else function.symbol

@@ -86,7 +86,14 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     need more than 256 scope IDs.
     """
     spread = SPREADS[style.split]
-    selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
+    if selectors:
+        selections = _select(view, selectors, spread)
+    else:
+        marked = _select(view, _MARKERS, spread) if view.markers else ()
+        spins = (found for found in _select(view, _SPINS, spread) if found.findings != Found())
+        # Without a marker, or if no code is left of any.
+        structure = () if any(selection.findings.sites for selection in marked) else _select(view, _STRUCTURE, spread)
+        selections = (*marked, *spins, *structure)
     chosen = _choose(selections)
     starts = sorted(choice.site.start.offset for choice in chosen)
     found = []
@@ -115,18 +122,14 @@ def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> 
     return tuple(Selection(selector, selector.target.find(view, spread)) for selector in matching)
 
 
-def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
-    marked = _select(view, _MARKERS, spread) if view.markers else ()
-    spins = (found for found in _select(view, _SPINS, spread) if found.findings != Found())
-    # Without a marker, or if no code is left of any.
-    structure = () if any(selection.findings.sites for selection in marked) else _select(view, _STRUCTURE, spread)
-    return (*marked, *spins, *structure)
-
-
 class _Chosen(Struct, frozen=True):
     site: Site
     selector: Selector
     tags: tuple[Tag, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.selector.name or self.site.name or self.site.label
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
@@ -149,34 +152,29 @@ def _check_no_records(module: Module) -> None:
     operations = module.walk() if any(name in module.text for name in names) else ()
     found = next((operation for operation in operations if operation.name in names), None)
     if found is not None:
-        is_scope = found.name == RECORD
-        raise KprofError(
-            "this file already has records" + ("" if is_scope else f" ({found.name})"),
-            where=module.position(found.start),
-            hint="remove them first: kprof-inject strip FILE -o CLEAN" if is_scope else "remove it from the kernel",
-        )
+        what, hint = f"this file already has records ({found.name})", "remove it from the kernel"
+        if found.name == RECORD:
+            what, hint = "this file already has records", "remove them first: kprof-inject strip FILE -o CLEAN"
+        raise KprofError(what, where=module.position(found.start), hint=hint)
 
 
 def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
-    """Return the number of scope IDs needed: for each end in another block, each tag, each copy of a helper."""
     shares: Counter[str] = Counter()
     for choice in found:
         shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
     if shares.total() > SCOPE_IDS:
-        listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
+        needed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
+        what = f"they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} ({needed})"
         less = "name the lines or operations that matter (see 'kprof-inject list')"
         if any(function.loops for function in view.functions):
             less = "name the loops or lines that matter, such as --at 'loop[0]'"
-        raise KprofError(
-            f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} "
-            f"({listed})",
-            where=view.module.position_of_word(min(choice.site.start.offset for choice in found)),
-            hint=f"select less: {less}",
-        )
+        where = view.module.position_of_word(min(choice.site.start.offset for choice in found))
+        raise KprofError(f"too many scopes in {view.kernel}: {what}", where=where, hint=f"select less: {less}")
     return shares.total()
 
 
 def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
+    # One for each end in another block and each tag, in each copy of a helper.
     return (len(site.end_records) + tags) * view.copies_of_functions[site.function]
 
 
@@ -214,13 +212,13 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[Scope, ...]
     parents, crossed = _relations(sites, partitions)
     first_lines = view.module.line_numbers([site.start.offset for site in sites])
     last_lines = view.module.line_numbers([site.last_end_offset - 1 for site in sites])
-    totals = Counter(_name(choice) for choice in ordered)
+    totals = Counter(choice.name for choice in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
     scopes: list[Scope] = []
     brackets: list[_Bracket] = []
     for index, choice in enumerate(ordered):
-        site, name = choice.site, _name(choice)
+        site, name = choice.site, choice.name
         record = name
         while record in taken or (record == name and totals[name] > 1):
             record = f"{name}#{numbers[name]}"
@@ -253,10 +251,6 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[Scope, ...]
         )
         scopes.append(scope)
     return tuple(scopes), brackets
-
-
-def _name(choice: _Chosen) -> str:
-    return choice.selector.name or choice.site.name or choice.site.label
 
 
 def _relations(sites: Sequence[Site], partitions: Sequence[int | None]) -> tuple[list[int], list[list[int]]]:

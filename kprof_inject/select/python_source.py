@@ -24,24 +24,19 @@ _OUTSIDE_OF_LINES = frozenset(
 
 
 class Comment(Struct, frozen=True):
-    """A comment from its ``#`` on. ``line`` and ``column`` count from 1.
-
-    A comment that ``is_alone`` is on a line of its own between statements. ``logical_line`` is the first line of the
-    logical line that holds the comment or, if it is alone, that precedes it (0 without any).
-    """
+    """A comment from its ``#`` on. ``line`` and ``column`` count from 1."""
 
     line: int
     column: int
     text: str
-    logical_line: int
-    is_alone: bool
+    logical_line: int  # the first one of the logical line that holds it or, if alone, precedes it; 0 without any
+    is_alone: bool  # on a line of its own between statements
 
 
 class SuitePlace(Struct, frozen=True):
-    """A place between the statements of one suite: before the statement at ``index``, or after the last one.
+    """A place before the statement at ``index`` of a suite, or after its last one.
 
-    ``function`` is the innermost function around it, ``loop`` the innermost loop of that function whose body holds it,
-    or None.
+    ``function`` is the innermost function around it, ``loop`` the innermost loop of that function whose body holds it.
     """
 
     suite: list[ast.stmt]
@@ -258,8 +253,7 @@ class Sources:
             return ()
 
 
-_FUSING = {"flatten", "warp_specialize"}
-"""Arguments of ``tl.range`` that make Triton fuse nested loops."""
+_FUSING = {"flatten", "warp_specialize"}  # arguments of ``tl.range`` that make Triton fuse nested loops
 
 
 def is_library(file: str) -> bool:

@@ -25,10 +25,10 @@ def relaunch(module: Module) -> RelaunchRecord:
     # The functions that see changes of memory by others, themselves or in what they call.
     inside = {symbol_of(function): list(function.walk()) for function in functions}
     looking: set[str] = set()
-    while (
-        found := {symbol for symbol, body in inside.items() if any(_looks(one, looking) for one in body)}
-    ) != looking:
-        looking = found
+    before: set[str] | None = None
+    while looking != before:
+        before = looking
+        looking = {symbol for symbol, body in inside.items() if any(_looks(one, before) for one in body)}
     waits = any(_waits(operation, looking) for operation in operations)
     waits = waits or any(goes_on_until_memory_changes(module, one) for one in functions)
     return RelaunchRecord(refusal=next(filter(None, map(_refusal, operations)), ""), waits=waits)
@@ -105,17 +105,13 @@ def _is_only_written(graph: ValueGraph, users: dict[int, list[Leaf]], argument: 
                 if leaf.values[0] != value or value in leaf.values[1:]:
                     return False
                 is_written = True
-            elif _only_computes(leaf):
+                continue
+            traits = leaf.operation.traits
+            has_effect = traits.reads_memory or traits.is_foreign or traits.is_branch or traits.makes_pointers
+            if (traits.is_indexing or traits.is_arithmetic or traits.is_move) and not has_effect:
                 following.append(leaf.node)
-            elif not leaf.operation.traits.is_terminator:
+            elif not traits.is_terminator:
                 return False
         pending += [node for node in following if node not in reached]
         reached.update(following)
     return is_written
-
-
-def _only_computes(leaf: Leaf) -> bool:
-    traits = leaf.operation.traits
-    if traits.reads_memory or traits.is_foreign or traits.is_branch or traits.makes_pointers:
-        return False
-    return traits.is_indexing or traits.is_arithmetic or traits.is_move

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select import targets
 from kprof_inject.select.functions import Function
-from kprof_inject.select.parts import find_parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import SitePattern, SourceLines
 from kprof_inject.ttgir.grammar import Grammar
@@ -77,12 +76,7 @@ def parse_selector(text: str) -> Selector:
 
 
 _FOLDER = Path(__file__).parent
-SELECTORS = Grammar(
-    _FOLDER,
-    "selector",
-    lambda: (_FOLDER / "selector.lark").read_text(encoding="utf-8"),
-    start="selector",
-)
+SELECTORS = Grammar(_FOLDER, "selector", lambda: (_FOLDER / "selector.lark").read_text("utf-8"), start="selector")
 
 
 @cache
@@ -91,7 +85,7 @@ def _parser() -> Any:
 
 
 def _selector(parts: list[Any]) -> Selector:
-    texts = {part[0]: part[1] for part in parts if isinstance(part, tuple)}
+    texts: dict[str, str] = dict(part for part in parts if isinstance(part, tuple))
     (target,) = (part for part in parts if isinstance(part, SitePattern))
     return Selector("", texts.get("kernel", "*"), target, texts.get("name", ""))
 
@@ -118,7 +112,7 @@ _RULES: dict[str, Callable[[list[Any]], Any]] = {
     "spin": lambda _: SitePattern(targets.find_spins),
     "op": lambda tokens: SitePattern(targets.find_operations, (tokens[0].value.strip(),)),
     "asynchronous": lambda _: SitePattern(targets.find_asynchronous),
-    "parts": lambda _: SitePattern(find_parts),
+    "parts": lambda _: SitePattern(targets.find_parts),
     "lines": lambda tokens: SitePattern(targets.find_lines, (_lines(tokens),)),
     "partition": _partition,
     "default": lambda _: SitePattern(targets.find_partitions, ("default",)),

@@ -73,14 +73,11 @@ class Dropped(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """The result of one selector: sites in the order of the text, and the operations they leave out.
-
-    ``covered`` are the offsets of the operations that it found and that its sites span.
-    """
+    """The result of one selector: sites in the order of the text, and the operations they leave out."""
 
     sites: tuple[Site, ...] = ()
     missed: tuple[Missed, ...] = ()
-    covered: frozenset[int] = frozenset()
+    covered: frozenset[int] = frozenset()  # the offsets of the operations that it found and that its sites span
     dropped: tuple[Dropped, ...] = ()
 
     @classmethod

@@ -8,7 +8,7 @@ the last of its operations that does work.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,16 +33,12 @@ class Group(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """Operations of a group in one block, without a loop or branch between them that holds others of the group.
-
-    ``anchors`` are those that do work, or all if none of the group's does. ``block`` is ``prologue`` or ``epilogue``
-    next to a loop that holds others of the group; else see ``block_kind``.
-    """
+    """Operations of a group in one block, without a loop or branch between them that holds others of the group."""
 
     function: Function
     operations: tuple[Operation, ...]
-    anchors: tuple[Operation, ...]
-    block: str
+    anchors: tuple[Operation, ...]  # those that do work, or all if none of the group's does
+    block: str  # prologue or epilogue next to a loop that holds others of the group; else see ``block_kind``
 
 
 Spread = Callable[[Segment], Iterator[Sequence[Operation]]]
@@ -76,8 +72,7 @@ def _in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
         yield [operation for operation in operations[first : last + 1] if operation in own]
 
 
-SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}
-"""The ways by their names on the command line."""
+SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}  # the ways by their names on the command line
 
 
 def span(group: Group, spread: Spread) -> Found:
@@ -171,8 +166,8 @@ class Style(Struct, frozen=True):
     iteration_records: str = "one"
 
     def __post_init__(self) -> None:
-        known: dict[str, Collection[str]] = {"split": SPREADS, "iter_records": ITERATION_RECORDS}
-        for (what, words), word in zip(known.items(), (self.split, self.iteration_records), strict=True):
+        given = ("split", self.split, (*SPREADS,)), ("iter_records", self.iteration_records, ITERATION_RECORDS)
+        for what, word, words in given:
             if word not in words:
                 raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(words)}")
 

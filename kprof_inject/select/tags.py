@@ -2,8 +2,7 @@
 
 A tag is a pair of records right before its scope's start, which store the value instead of their clock; of a wide
 value, each stores one half. ``runtime`` substitutes the value for the counter; it finds the records by the operation
-before them, the carrier. The carrier is inline assembly without an instruction, so that no compiler moves it or joins
-two of them.
+before them, the carrier: inline assembly without an instruction, so that no compiler moves it or joins two of them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from msgspec import Struct
 from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
-from kprof_inject.select.functions import Function
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.sites import Site
 from kprof_inject.ttgir.dialect import RECORD
@@ -27,10 +25,8 @@ from kprof_inject.ttgir.ssa_values import loop_arguments
 from kprof_inject.ttgir.strings import quote
 
 OPTION = "--tag"
-CARRIER = "// kprof_tag"
-"""The assembly of a carrier of a tag's records: only a comment."""
-HALF_CARRIER = "// kprof_half"
-"""Assembly of a carrier of a single record, which has half of a wide value."""
+CARRIER = "// kprof_tag"  # the assembly of a carrier of a tag's records: only a comment
+HALF_CARRIER = "// kprof_half"  # assembly of a carrier of a single record, which has half of a wide value
 
 # The names that Triton's printer gives to constants.
 _CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")
@@ -45,8 +41,7 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
-WIDE = "i64"
-"""Type of a value that two records store."""
+WIDE = "i64"  # type of a value that two records store
 _CARRIER = "tt.elementwise_inline_asm"
 TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci"} - {""})
 """The operations that compute a tag's value."""
@@ -94,10 +89,7 @@ def _carried(name: str, value: str, kind: str, carrier: str, backend: str) -> It
 
 
 def is_inserted(operation: Operation) -> bool:
-    """Return whether an operation is a record of a scope, or computes a record's value.
-
-    Where Triton printed the module, of what computes a value only its carrier is known.
-    """
+    """Return whether an operation is a record or computes its value; if Triton printed it, only carriers are known."""
     return has_our_name(operation) or operation.name == RECORD or is_carrier(operation)
 
 
@@ -140,20 +132,28 @@ def backend_of(view: ModuleView) -> str:
     """Return ``cuda`` or ``hip`` from the module's attributes. Raises ``KprofError`` without them."""
     backend = view.module.attribute("ttg.target").partition(":")[0]
     if backend not in _CARRIER_TYPES:
-        raise KprofError(
-            "a tag needs to know the GPU, and the module does not name it",
-            where=view.module.position(view.module.operations[0].start),
-            hint='its attributes must name it: ttg.target = "cuda:90"',
-        )
+        where = view.module.position(view.module.operations[0].start)
+        hint = 'its attributes must name it: ttg.target = "cuda:90"'
+        raise KprofError("a tag needs to know the GPU, and the module does not name it", where=where, hint=hint)
     return backend
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     """Return the value that a tag means where the site begins. Raises ``KprofError`` if there is no such integer."""
-    _, following = _position(view, site)
+    function = next(function for function in view.functions if function.symbol == site.function)
+    following = next((operation for operation in function.operations if operation.start >= site.start.offset), None)
+    if following is not None and "}" in view.module.text[site.start.offset : following.start]:
+        following = None  # the block is empty
     visible = tuple(scalars_at(view.module, following)) if following else ()
-    by_name = next((scalar for scalar in visible if scalar.name == tag.value), None)
-    found = by_name or _last_assigned(tag.value, visible, site) or _induction_variable(tag.value, visible, view, site)
+    found = next((scalar for scalar in visible if scalar.name == tag.value), None)
+    found = found or _last_assigned(tag.value, visible, site)
+    # Triton's pipeliner makes new loops, which have lost the variable's name.
+    for loop in following.owners() if following and not found else ():
+        counter = next(iter(loop_arguments(view.module, loop)), "") if loop.traits.is_loop else ""
+        points = function.source_of(loop)[:1]
+        if counter and any(view.sources.counter_at(point.file, point.line) == tag.value for point in points):
+            found = next((scalar for scalar in visible if scalar.name == counter), None)
+            break
     if found and _is_integer(found):
         return found
     what = "is not visible there"
@@ -178,17 +178,6 @@ def _last_assigned(variable: str, visible: Sequence[Scalar], site: Site) -> Scal
     return max(nearest, key=lambda scalar: scalar.line, default=None)
 
 
-def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleView, site: Site) -> Scalar | None:
-    # Triton's pipeliner makes new loops, which have lost the variable's name.
-    function, following = _position(view, site)
-    for loop in following.owners() if following else ():
-        counter = next(iter(loop_arguments(view.module, loop)), "") if loop.traits.is_loop else ""
-        points = function.source_of(loop)[:1]
-        if counter and any(view.sources.counter_at(point.file, point.line) == variable for point in points):
-            return next((scalar for scalar in visible if scalar.name == counter), None)
-    return None
-
-
 def _is_integer(scalar: Scalar) -> bool:
     return scalar.type in (WIDE, *_TO_I32)
 
@@ -203,12 +192,3 @@ def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     there = f"visible integers: {listed(variables, _MAX_LISTED)}; " if variables else "visible integers "
     by_name = f"by their names in the TTGIR: {listed(names, _MAX_LISTED)}"
     return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
-
-
-def _position(view: ModuleView, site: Site) -> tuple[Function, Operation | None]:
-    """Return the function that holds the site, and the operation after its start, or None in an empty block."""
-    function = next(function for function in view.functions if function.symbol == site.function)
-    following = next((operation for operation in function.operations if operation.start >= site.start.offset), None)
-    if following is not None and "}" in view.module.text[site.start.offset : following.start]:
-        following = None
-    return function, following

@@ -26,8 +26,7 @@ RECORD_TAIL = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
 RECORDS = (RECORD, "proton.event", "proton.mark")
 """Operations that record: scopes, and the events (which need not nest) and instants of Proton's own language."""
 MAKES_POINTERS = "tt.int_to_ptr"
-EVENT = "proton.allocate_event"
-"""Allocates the number that both events of a pair take; its ID is one of the record IDs."""
+EVENT = "proton.allocate_event"  # allocates the number that both events of a pair take; its ID is one of the record IDs
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
@@ -37,19 +36,14 @@ BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
 CACHE_MODIFIER = re.compile(r"\bcache(?:M|_m)odifier = (\w+)")
 """The cache modifier of a load or store; Triton 3.9 prints it in a ``cachePolicy``."""
-CONDITION = "scf.condition"
-"""End of the part of an ``scf.while`` that decides whether it goes on."""
+CONDITION = "scf.condition"  # end of the part of an ``scf.while`` that decides whether it goes on
 PROGRAM_ID = "tt.get_program_id"
-DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
-"""Divisions of floats."""
+DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")  # divisions of floats
 INTEGER_DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 """Divisions of integers, and remainders, which are computed from the quotient."""
-TENSOR_MEMORY = "ttng.tmem_"
-"""Start of the names of operations on tensor memory."""
-AXIS = re.compile(r"\baxis = (\d+)")
-"""The dimension that a reduction or scan combines."""
-READ = "ttg.local_load"
-"""Reads shared memory."""
+TENSOR_MEMORY = "ttng.tmem_"  # start of the names of operations on tensor memory
+AXIS = re.compile(r"\baxis = (\d+)")  # the dimension that a reduction or scan combines
+READ = "ttg.local_load"  # reads shared memory
 COMMIT_GROUP = "ttg.async_commit_group"
 ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
 """Operations that make a barrier or a wait signal the completion of all earlier copies."""
@@ -99,7 +93,7 @@ class Traits(Struct, frozen=True):
 
     @property
     def is_loop(self) -> bool:
-        """True for a loop."""
+        """Whether the operation is a loop."""
         return self.regions == "body"
 
 
@@ -240,18 +234,14 @@ _DATA_OPERANDS = {
     "ttg.local_scatter": ((2,), (1,)),
 }
 
-
 _NAMES = {trait: frozenset(text.split()) for trait, text in _TRAITS.items()}
-_PATTERNS = {trait: [name for name in text.split() if "*" in name] for trait, text in _TRAITS.items()}
-
-WAITS = _NAMES["is_wait"]
 
 
 @cache
 def traits_of(name: str) -> Traits:
     """Return the traits of the operations of this name."""
     traits = {
-        trait: name in names or any(fnmatchcase(name, pattern) for pattern in _PATTERNS[trait])
+        trait: name in names or any(fnmatchcase(name, pattern) for pattern in names if "*" in pattern)
         for trait, names in _NAMES.items()
     }
     return Traits(**traits, regions=_REGIONS.get(name, ""))
@@ -269,5 +259,4 @@ def is_listed(name: str) -> bool:
     """Return whether a table lists this name; a pattern that begins with a star does not count."""
     if name in (*_REGIONS, *MODULES, CALL, EVENT, *RECORDS, *_PLAIN.split()) or name.startswith(_INSTRUMENTATION):
         return True
-    names = {listed for text in _TRAITS.values() for listed in text.split() if listed[0] != "*"}
-    return any(fnmatchcase(name, listed) for listed in names)
+    return any(fnmatchcase(name, listed) for names in _NAMES.values() for listed in names if listed[0] != "*")

@@ -75,7 +75,6 @@ def ttgir_grammar() -> str:
 
 @cache
 def _source() -> tuple[str, dict[str, str]]:
-    """Return the grammar as it is written, and its terminals."""
     text = (TTGIR_FOLDER / "ttgir.lark").read_text(encoding="utf-8")
     return text, dict(_TERMINAL.findall(text))
 
@@ -101,8 +100,7 @@ def terminal(name: str) -> re.Pattern[str]:
     return re.compile(_expanded(_source()[1][name]))
 
 
-GAP = terminal("GAP")
-"""Pattern of what may separate two words of a file: blanks, line ends and comments."""
+GAP = terminal("GAP")  # pattern of what may separate two words of a file: blanks, line ends and comments
 
 
 def after_gap(text: str, offset: int = 0) -> int:

@@ -76,7 +76,6 @@ class LocationTable:
     """The source positions of a module's operations; each alias is resolved once, when first needed."""
 
     def __init__(self, module: Module) -> None:
-        """Start without any resolved alias."""
         self._module = module
         self._of_text: dict[str, tuple[Chain, ...]] = {}
         self._of_alias: dict[str, tuple[Chain, ...] | None] = {}
@@ -188,32 +187,27 @@ def parse_location(text: str) -> Location:
         if found is None:
             return Unknown()
         end = found.end()
-        kind = found.lastgroup or ""
-        if kind in ("opening", "fused"):
-            around.append((word, inside))
-            word, inside = found[kind], []
-        elif kind != "closing":
-            inside.append(_simple(found))
-        elif around:
-            closed = _compound(word, inside)
-            word, inside = around.pop()
-            inside.append(closed)
+        match found.lastgroup:
+            case "column":
+                inside.append(SourcePoint(unquote(found["file"]), int(found["line"]), int(found["column"])))
+            case "alias":
+                inside.append(Alias(found["alias"]))
+            case "name":
+                inside.append(Named(unquote(found["name"]), Unknown()))
+            case "unknown":
+                inside.append(Unknown())
+            case "closing":
+                if around:
+                    closed = _compound(word, inside)
+                    word, inside = around.pop()
+                    inside.append(closed)
+            case _:
+                around.append((word, inside))
+                word, inside = found["opening"] or found["fused"], []
     return inside[0] if len(inside) == 1 and not around else Unknown()
 
 
-def _simple(found: re.Match[str]) -> Location:
-    match found.lastgroup:
-        case "column":
-            return SourcePoint(unquote(found["file"]), int(found["line"]), int(found["column"]))
-        case "alias":
-            return Alias(found["alias"])
-        case "name":
-            return Named(unquote(found["name"]), Unknown())
-    return Unknown()
-
-
 def _compound(word: str, inside: list[Location]) -> Location:
-    """Return the location with ``word`` before its brackets and ``inside`` in them, or ``Unknown``."""
     match word, inside:
         case "loc", [place]:
             return place

@@ -23,10 +23,7 @@ _BOUNDS = re.compile(rf"\s*%[\w$.-]+ = {_NAME} to {_NAME} step {_NAME}|\({_NAME}
 
 
 def iterations_of_loops(operations: Sequence[Operation]) -> dict[Operation, int | None]:
-    """Return the iterations of each loop, in the order of the text; None for a loop without constant bounds.
-
-    ``operations`` are all operations of a module.
-    """
+    """Return the iterations of each loop among a module's operations, in order; None without constant bounds."""
     # Without the names that another region defines again.
     constants: dict[str, int] = {}
     defined: set[str] = set()
@@ -53,8 +50,7 @@ def _iterations(loop: Operation, constants: Mapping[str, int]) -> int | None:
 _TDM = "amdg.async_tdm_"
 _WAITS = ("ttg.async_wait", "amdg.async_wait")
 _TDM_WAITS = ("amdg.async_tdm_wait", "amdg.async_tdm_intrinsic_wait")
-GROUP_WAITS = (*_WAITS, *_TDM_WAITS)
-"""Waits for groups of copies."""
+GROUP_WAITS = (*_WAITS, *_TDM_WAITS)  # waits for groups of copies
 # The number of groups that may be pending. Waits that count instructions keep the number of groups in an attribute.
 _NUMBER = re.compile(
     r'\b(?:ttg\.num_(?:commit_groups|tdm_ops)"?|num|pendings) = (\d{1,10})|\b(?:count|num_inst) = (0)\b'
@@ -65,11 +61,7 @@ _ALL_DOTS = re.compile(r"\bpendings = 0\b")
 
 
 class AwaitedGroup(Struct, frozen=True):
-    """The latest group that is complete after a wait.
-
-    ``commit`` is the commit of the loop that ends this group, ``iterations_ago`` the number of iterations between it
-    and the wait.
-    """
+    """The latest group that is complete after a wait: its commit in the loop, and the iterations between both."""
 
     wait: Operation
     commit: Operation
@@ -82,8 +74,7 @@ class CopyPipeline(Struct, frozen=True):
     loop: Operation
     commits: tuple[Operation, ...]
     awaited: tuple[AwaitedGroup, ...]
-    work: tuple[Operation, ...]
-    """What the body computes with the copied data, in order, and its waits for all dots."""
+    work: tuple[Operation, ...]  # what the body computes with the copied data, in order, and its waits for all dots
 
     @property
     def depth(self) -> int:
@@ -159,7 +150,6 @@ def awaited_dot(module: Module, loop: Operation, dot: Operation) -> AwaitedGroup
 def _pipeline_of(
     module: Module, loop: Operation, is_commit: Callable[[Operation], bool], names: Sequence[str]
 ) -> CopyPipeline | None:
-    """Return the pipeline of the groups that ``is_commit`` selects and that waits with these names wait for."""
     body = body_of(loop)
     commits = tuple(operation for operation in body if is_commit(operation))
     inside = sum(is_commit(one) or one.name in names for region in loop.regions for one in region.walk())
@@ -227,11 +217,7 @@ def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrenc
 
 
 def is_used_at_once(loop: Operation, load: Operation) -> bool:
-    """Return True if a dot in the same iteration depends on what is loaded.
-
-    Otherwise a later iteration uses it, for instance if threads load into registers and store to shared memory after
-    the dots.
-    """
+    """Return True if a dot in the same iteration depends on what is loaded; else a later iteration uses it."""
     made = {*result_names(load)}
     for operation in _later(loop, load):
         taken = [name for one in operation.walk() for name in operand_names(one)]
@@ -279,10 +265,7 @@ def _later(loop: Operation, load: Operation) -> list[Operation]:
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:
-    """Return True if an operation precedes the loop, in the same block or under a condition there.
-
-    It must also follow any loop before that one.
-    """
+    # It precedes the loop, in the same block or under a condition there, and follows any loop before that one.
     block = loop.block
     if block is None or one.start >= loop.start:
         return False

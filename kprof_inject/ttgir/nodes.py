@@ -18,24 +18,13 @@ class Operation(Struct, frozen=True, eq=False):
     """An operation with its regions."""
 
     name: str
-    start: int
-    """The offset of its first character."""
-
-    end: int
-    """The offset after the end of its last line, or of the next operation on that line."""
-
-    tail: str
-    """The source text that follows the name, up to the first region."""
-
-    results: str = ""
-    """The source text before the name, up to ``=``."""
-
-    closing: str = ""
-    """The source text that closes the last region; empty without regions."""
-
+    start: int  # the offset of its first character
+    end: int  # the offset after the end of its last line, or of the next operation on that line
+    tail: str  # the source text that follows the name, up to the first region
+    results: str = ""  # the source text before the name, up to ``=``
+    closing: str = ""  # the source text that closes the last region; empty without regions
     regions: tuple[Region, ...] = ()
-    block: Block | None = None
-    """The block that holds it; None for a top-level operation."""
+    block: Block | None = None  # the block that holds it; None for a top-level operation
 
     def __repr__(self) -> str:
         """Return its name and place; its block leads to all other operations."""
@@ -59,7 +48,7 @@ class Operation(Struct, frozen=True, eq=False):
 
     @property
     def loop(self) -> Operation | None:
-        """The innermost loop around this operation; None if there is none."""
+        """The innermost loop around this operation."""
         return next((owner for owner in self.owners() if owner.traits.is_loop), None)
 
     @property
@@ -104,14 +93,11 @@ def link(operation: Operation) -> None:
     The parser creates children first, so they cannot have their parents from the start.
     """
     for region in operation.regions:
-        _set(region, "operation", operation)
+        object.__setattr__(region, "operation", operation)
         for block in region.blocks:
-            _set(block, "region", region)
+            object.__setattr__(block, "region", region)
             for child in block.operations:
                 force_setattr(child, "block", block)
-
-
-_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +113,11 @@ class Module:
         """Yield all operations of the file, in the order of the text."""
         return _walk(self.operations)
 
-    @property
-    def attributes(self) -> str:
-        """The text with the module's attributes, which the generic form has after the region; empty without any."""
-        return next((f"{root.tail} {root.closing}" for root in self.operations if root.name in MODULES), "")
-
     def attribute(self, name: str) -> str:
         """Return an attribute of the module, such as ``4`` for ``ttg.num-warps``; empty if it is missing."""
-        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', self.attributes)
+        # The generic form has the attributes after the region.
+        attributes = next((f"{root.tail} {root.closing}" for root in self.operations if root.name in MODULES), "")
+        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', attributes)
         return found[1] if found else ""
 
     def line_start(self, offset: int) -> int:
@@ -185,10 +168,8 @@ def _walk(operations: Iterable[Operation]) -> Iterator[Operation]:
         for operation in pending[-1]:
             yield operation
             if operation.regions:
-                inside = [
-                    child for region in operation.regions for block in region.blocks for child in block.operations
-                ]
-                pending.append(iter(inside))
+                blocks = (block for region in operation.regions for block in region.blocks)
+                pending.append(child for block in blocks for child in block.operations)
                 break
         else:
             pending.pop()

@@ -49,17 +49,15 @@ _BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
 def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
     """Return the diagnostic for an error of the file's parser; ``text`` is the parser's input."""
     found = getattr(getattr(error, "token", None), "type", "")
+    expected = _accepted(error)
     if found == "$END":
         return KprofError(
-            f"the file ends inside a region; expected {_accepted(error)}",
+            f"the file ends inside a region; expected {expected}",
             where=Position.at_offset(file, text, len(text.rstrip())),
             hint="the file is truncated; dump it again",
         )
     start = after_gap(text, error.pos_in_stream or 0)
-    readable = None if found in _WORDS else terminal("READABLE").match(text, start)
-    if readable is None:
-        expected = _accepted(error)
-    else:
+    if found not in _WORDS and (readable := terminal("READABLE").match(text, start)):
         start = after_gap(text, readable.end())
         expected = "an operation" if readable.group().endswith("=") else "the rest of the line"
     where = Position.at_offset(file, text, start)
@@ -74,10 +72,7 @@ _MODULE = re.compile(r'^[ \t]*+"?(?:builtin\.)?module\b[^\n]*[({][ \t\r]*$', re.
 
 
 def _modules_in(error: Any, text: str) -> str:
-    """Return where the modules of a text begin if an error is outside of them; empty if there are none.
-
-    What a console shows has the compiler's diagnostics, too.
-    """
+    # Text copied from a console has the compiler's diagnostics around its modules.
     starts = []
     for found in _MODULE.finditer(text):
         start = found.start()
@@ -88,10 +83,10 @@ def _modules_in(error: Any, text: str) -> str:
         return ""
     between = (text.count("\n", *span) for span in pairwise([0, *starts]))
     lines = listed([str(line + 1) for line in accumulate(between)], _MAX_LISTED)
-    begin, kept = (
-        (f"a module begins on line {lines}", "it") if len(starts) == 1 else (f"modules begin on lines {lines}", "one")
+    keep = (
+        f"a module begins on line {lines}; keep it" if len(starts) == 1 else f"modules begin on lines {lines}; keep one"
     )
-    return f"{begin}; keep {kept}, with its aliases (#blocked, #loc, …), and nothing else"
+    return f"{keep}, with its aliases (#blocked, #loc, …), and nothing else"
 
 
 def _accepted(error: Any) -> str:
@@ -115,10 +110,7 @@ _BLOCK_ID = re.compile(GAP.pattern + r"(\^[\w$.-]++)")
 
 
 def parse(text: str, file: str = "<ttgir>") -> Module:
-    """Parse a whole TTGIR file as Triton prints it.
-
-    Raises ``KprofError`` with line and column where the text has another form.
-    """
+    """Parse a whole TTGIR file as Triton prints it; raise ``KprofError`` with line and column for any other form."""
     # MLIR accepts a last line without a line end; our terminals need one, and offsets do not change.
     complete = text if text.endswith("\n") else text + "\n"
     try:
@@ -128,7 +120,8 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     module = Module(file, text, operations, aliases)
     _check_nesting(module)
     _check_numbers(module)
-    if not _check_operations(module):
+    _check_operations(module)
+    if not any(operation.name == FUNCTION for operation in module.walk()):
         raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
     _check_is_one_kernel(module)
     return module
@@ -186,7 +179,6 @@ _Regions = Iterable[tuple[Token, tuple[tuple[Operation, ...], tuple[Block, ...]]
 
 
 def _nest(opening: Token, regions: _Regions, last: Token) -> Operation:
-    """Make an operation with regions, each with the tokens around it; ``opening`` is its first lines with the gap."""
     made = []
     for before, (operations, labelled), closing in regions:
         # else of "} else {", default of "default {".
@@ -197,15 +189,8 @@ def _nest(opening: Token, regions: _Regions, last: Token) -> Operation:
         made.append(Region(clause[1] if clause else "", entry + labelled, end))
     head: Any = _HEAD.match(opening)
     results, name = head.groups()
-    operation = Operation(
-        name,
-        _offset(opening) + head.start(1),
-        _end(last),
-        opening[head.end() :],
-        results,
-        last.value[after_gap(last) :],
-        tuple(made),
-    )
+    start, end, closing = _offset(opening) + head.start(1), _end(last), last.value[after_gap(last) :]
+    operation = Operation(name, start, end, opening[head.end() :], results, closing, tuple(made))
     link(operation)
     return operation
 
@@ -242,19 +227,10 @@ def _check_nesting(module: Module) -> None:
     while level:
         depth += 1
         if depth > MAX_NESTING:
-            raise KprofError(
-                f"operations are nested more than {MAX_NESTING} deep",
-                where=module.position(level[0].start),
-                hint=GIVE_TTGIR,
-            )
-        level = [
-            child
-            for operation in level
-            for region in operation.regions
-            for block in region.blocks
-            for child in block.operations
-            if child.regions
-        ]
+            what = f"operations are nested more than {MAX_NESTING} deep"
+            raise KprofError(what, where=module.position(level[0].start), hint=GIVE_TTGIR)
+        blocks = [block for operation in level for region in operation.regions for block in region.blocks]
+        level = [child for block in blocks for child in block.operations if child.regions]
 
 
 _NUMBER_OR_STRING = re.compile(rf"(?P<number>[0-9]{{{MAX_DIGITS},}})|{STRING}")
@@ -266,39 +242,26 @@ def _check_numbers(module: Module) -> None:
     if any(text[start : start + part].isdecimal() for start in range(0, len(text), part)):
         for found in _NUMBER_OR_STRING.finditer(text):
             if found["number"]:
-                raise KprofError(
-                    f"a number has {MAX_DIGITS} digits or more",
-                    where=module.position(found.start()),
-                    hint=GIVE_TTGIR,
-                )
+                what = f"a number has {MAX_DIGITS} digits or more"
+                raise KprofError(what, where=module.position(found.start()), hint=GIVE_TTGIR)
 
 
 _RESULT_COUNT = re.compile(r":([0-9]+)")
 
 
-def _check_operations(module: Module) -> bool:
-    """Return whether there is a function.
-
-    Raises ``KprofError`` for a loop without its regions, and for an operation with more results than it lists types:
-    readers of a module create a name for each result.
-    """
-    has_function = False
+def _check_operations(module: Module) -> None:
+    # Readers of a module expect a loop's regions, and create a name for each result.
     for operation in module.walk():
-        has_function = has_function or operation.name == FUNCTION
         expected, regions = _REGIONS_OF_LOOPS.get(operation.name), len(operation.regions)
         if expected is not None and regions != expected:
             found = f"{counted(regions, 'region')} instead of {expected}" if regions else "no body"
             raise KprofError(f"this loop has {found}", where=module.position(operation.start), hint=GIVE_TTGIR)
         if ":" in operation.results:
             results = sum(int(count) for count in _RESULT_COUNT.findall(operation.results))
-            listed = 1 + operation.tail.count(",") + operation.closing.count(",")
-            if results > max(listed, MAX_UNLISTED_RESULTS):
-                raise KprofError(
-                    f"{operation.name} cannot have {results} results: it lists no more than {listed} types",
-                    where=module.position(operation.start),
-                    hint=GIVE_TTGIR,
-                )
-    return has_function
+            types = 1 + operation.tail.count(",") + operation.closing.count(",")
+            if results > max(types, MAX_UNLISTED_RESULTS):
+                what = f"{operation.name} cannot have {results} results: it lists no more than {types} types"
+                raise KprofError(what, where=module.position(operation.start), hint=GIVE_TTGIR)
 
 
 _REGIONS_OF_LOOPS = {"scf.for": 1, "scf.while": 2}

@@ -11,8 +11,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
 _VOLATILE = re.compile(r"\bisVolatile = true\b")
-_FETCHED_AGAIN = "cv"
-"""A cache modifier that is as good as volatile (PTX ISA, "Cache Operators")."""
+_FETCHED_AGAIN = "cv"  # a cache modifier that is as good as volatile (PTX ISA, "Cache Operators")
 _IMPURE = re.compile(r"\bpure = false\b")
 _SYMBOL_OF_WAIT = re.compile(r'\bsymbol = "[^"]*wait[^"]*"')
 _ASSERT = "tt.assert"
@@ -82,9 +81,9 @@ def polls(operation: Operation) -> bool:
 def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
     """Return the loops of a function that do nothing but wait until memory changes.
 
-    Such a loop has no bounds, what it reads again and again in one place decides whether it goes on, and there is no
-    other work in it, and no loop. So a loop that takes its next tile from a counter is none, nor is one that searches.
-    Loops of blocks that branch to each other are not found.
+    Such a loop has no bounds, no other work and no loop in it, and what it reads in one place decides whether it goes
+    on. A loop that takes its next tile from a counter is none, nor is one that searches. Loops of blocks that branch to
+    each other are not found.
     """
     idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):

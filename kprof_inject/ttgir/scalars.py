@@ -29,21 +29,13 @@ _MAX_ALIASES = 64
 
 
 class Scalar(Struct, frozen=True):
-    """A value that is visible at an operation.
+    """A value that is visible at an operation."""
 
-    ``name`` is its name in the module (``%pid_3``). ``variable`` is the name in the source that it, or a part of what
-    computes it, was assigned to (empty if unknown), on ``line`` of the function that everything was inlined into (0
-    if unknown). ``type`` is as printed, empty for anything but a scalar. ``distance`` is the number of blocks between
-    the operation and the block that defines the value.
-
-    An empty ``name`` means that a loop or branch before the operation assigned the variable, so its value is unknown.
-    """
-
-    name: str
-    variable: str
-    line: int
-    type: str
-    distance: int
+    name: str  # in the module, ``%pid_3``; empty if a loop or branch assigned the variable, so its value is unknown
+    variable: str  # name in the source that it, or a part of what computes it, was assigned to; empty if unknown
+    line: int  # of that, in the function that everything was inlined into; 0 if unknown
+    type: str  # as printed; empty for anything but a scalar
+    distance: int  # number of blocks between the operation and the block that defines the value
 
 
 def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
@@ -93,7 +85,7 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
 
 
 def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Iterator[Scalar]:
-    """Yield the variables that a loop or branch assigns, each at its last line, without those in ``kept``."""
+    # The variables that a loop or branch assigns, each at its last line.
     lines: dict[str, int] = {}
     for region in operation.regions if operation.traits.regions in ("body", "branch") else ():
         for inner in region.walk():
@@ -169,7 +161,6 @@ def _scalar(printed: PrintedType) -> str:
 
 
 def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]:
-    """Yield the arguments of a block, from its label or, for an entry block, from its operation."""
     owner = region.operation
     is_entry = block is region.blocks[0]
     if owner.name == FUNCTION and is_entry:
@@ -177,21 +168,16 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
         names = bound_names(owner)
-        variables = [variable_in(name) for name in names]
+        variables, text = [variable_in(name) for name in names], without_strings(owner.tail)
+        types = _scalars_in(text.partition(_LAST_TYPE)[2].partition(_ARROW)[0])
         if owner.name == "scf.for" and names:
             # The printer may give the induction variable the name of the loop's last result.
-            counted = variables[0] if variables[0] != _variable_of_results(owner) else ""
-            variables = [counted, *_loop_carried_variables(module, owner)]
-        for name, variable, kind in zip(names, variables, _bound_types(owner), strict=False):
+            counter = variables[0] if variables[0] != _variable_of_results(owner) else ""
+            variables = [counter, *_loop_carried_variables(module, owner)]
+            _, colon, counter_type = text.rpartition(_LAST_TYPE)
+            types = [*(_scalars_in(counter_type) if colon else ["index"]), *_scalars_in(_types_after_arrow(text))]
+        for name, variable, kind in zip(names, variables, types, strict=False):
             yield Scalar(name, variable, 0, kind, 0)
-
-
-def _bound_types(owner: Operation) -> list[str]:
-    text = without_strings(owner.tail)
-    if owner.name == "scf.for":
-        _, colon, counted = text.rpartition(_LAST_TYPE)
-        return [*(_scalars_in(counted) if colon else ["index"]), *_scalars_in(_types_after_arrow(text))]
-    return _scalars_in(text.partition(_LAST_TYPE)[2].partition(_ARROW)[0])
 
 
 def _declared(module: Module, text: str) -> Iterator[Scalar]:

@@ -85,10 +85,8 @@ def label_text(module: Module, region: Region, block: Block) -> str:
 
 
 def successors_of(branch: Operation) -> list[tuple[str, list[str]]]:
-    """Return the labels of the blocks that an operation branches to, each with the values that it passes on.
-
-    The generic form does not say which values go to which block; no values are returned for it.
-    """
+    """Return the labels of the blocks that an operation branches to, each with the values that it passes on."""
+    # The generic form does not say which values go to which block: there are none then.
     return [(label, _VALUE.findall(passed)) for label, passed in _SUCCESSOR.findall(without_strings(branch.tail))]
 
 
@@ -98,10 +96,7 @@ def bound_names(operation: Operation) -> list[str]:
 
 
 def loop_arguments(module: Module, loop: Operation) -> list[str]:
-    """Return the arguments of a loop's first region, which the generic form names in a label.
-
-    For an ``scf.for``, these are the induction variable and the loop-carried values.
-    """
+    """Return the arguments of a loop's first region: for an ``scf.for``, the induction variable and carried values."""
     return bound_names(loop) or argument_names(module, loop.regions[0])
 
 
@@ -110,15 +105,11 @@ def loop_arguments(module: Module, loop: Operation) -> list[str]:
 _CONSTANT = re.compile(
     r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
 )
-# Triton has no wider integers.
-_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1  # Triton has no wider integers
 
 
 def constant_of(operation: Operation) -> int | None:
-    """Return the value of an integer constant, or of each element of a constant tensor; None for anything else.
-
-    A constant of one bit gives a ``bool``.
-    """
+    """Return the value of an integer constant, or of each element of a constant tensor; one bit gives a ``bool``."""
     found = _CONSTANT.match(operation.tail) if operation.traits.is_constant else None
     if found is None:
         return None
@@ -144,10 +135,8 @@ class Leaf(Struct, frozen=True):
 
 
 class _Body(Struct, frozen=True):
-    """A region: the arguments of its entry block, and the values that the end of each of its blocks passes on."""
-
-    arguments: list[int]
-    ends: list[list[int]]
+    arguments: list[int]  # of the entry block
+    ends: list[list[int]]  # the values that the end of each block passes on
 
 
 class ValueGraph:
@@ -159,7 +148,6 @@ class ValueGraph:
     """
 
     def __init__(self, module: Module, function: Operation) -> None:
-        """Build the graph of a function."""
         self.operands: list[list[int]] = []
         self.uses: list[list[int]] = []
         self.leaves: list[Leaf] = []
@@ -217,7 +205,7 @@ class ValueGraph:
         self.nests.append((operation, values))
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
-        """Pass values on to the successors: all of them where the text does not say which."""
+        # Each successor gets all values where the text does not say which.
         for label, passed in successors_of(operation):
             for index, argument in enumerate(arguments.get(label, ())):
                 for value in [self._find(name) for name in passed[index : index + 1]] or values:
@@ -273,17 +261,13 @@ _Passing = Iterator[tuple[Sequence[int], Sequence[int]]]
 
 
 def _pass_in_for(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """Pass on the operands after the bounds and the step, from iteration to iteration and out of the loop.
-
-    The induction variable is no data, even if a bound was loaded.
-    """
+    # Not the induction variable, even if a bound was loaded.
     for passed in (values[3:], *(end for body in bodies for end in body.ends)):
         yield bodies[0].arguments[1:], passed
         yield results, passed
 
 
 def _pass_in_while(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """Pass the operands after the condition on to the second region and out of the loop."""
     before, after = bodies[0], bodies[-1]
     for passed in (values, *after.ends):
         yield before.arguments, passed
@@ -297,7 +281,7 @@ def _pass_out(values: list[int], bodies: Sequence[_Body], results: list[int]) ->
 
 
 def _pass_all(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """Pass every value in and out, because the operation's semantics are unknown."""
+    # The operation's semantics are unknown.
     yield results, values
     yield from ((body.arguments, values) for body in bodies)
     yield from _pass_out(values, bodies, results)

@@ -24,14 +24,12 @@ def quote(text: str) -> str:
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
-STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"'
-"""Pattern of a string with its quotes."""
+STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"'  # pattern of a string with its quotes
 
 POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]{{1,10}}):(?P<column>[0-9]{{1,10}})(?![0-9])"
 """Pattern of a source position in a location."""
 
-SYMBOL = rf"{STRING}|[\w$.-]+"
-"""Pattern of a symbol's name after ``@``; it is quoted if it has other letters."""
+SYMBOL = rf"{STRING}|[\w$.-]+"  # pattern of a symbol's name after ``@``; it is quoted if it has other letters
 
 
 def symbol_name(printed: str) -> str:

@@ -35,17 +35,12 @@ _OPEN, _CLOSE = "([{<", ")]}>"
 
 
 class PrintedType(Struct, frozen=True):
-    """The type of a tensor, of shared or tensor memory, of a tensor descriptor, or of a scalar.
+    """The type of a tensor, of shared or tensor memory, of a tensor descriptor, or of a scalar."""
 
-    ``element`` is a type's name, ``f16`` or ``!tt.ptr<f16>``; ``rest`` is the text after it: the layout and the memory.
-    ``kind`` is ``tensor``, ``memdesc``, ``tensordesc``, ``pointer`` where only the pointee is printed, or empty for a
-    scalar.
-    """
-
-    kind: str
+    kind: str  # tensor, memdesc, tensordesc, pointer where only the pointee is printed, or empty for a scalar
     shape: tuple[int, ...]
-    element: str
-    rest: str = ""
+    element: str  # a type's name, ``f16`` or ``!tt.ptr<f16>``
+    rest: str = ""  # the text after it: the layout and the memory
 
     @property
     def elements(self) -> int:

@@ -8,7 +8,6 @@ from snapshots import check
 from kprof_inject.errors import KprofError
 from kprof_inject.select import targets
 from kprof_inject.select.functions import Function
-from kprof_inject.select.parts import find_parts
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import SitePattern, SourceLines
 
@@ -38,7 +37,7 @@ def iterations(*which: tuple[int, ...] | SourceLines) -> SitePattern:
         ("op(tt.load)", SitePattern(targets.find_operations, ("tt.load",))),
         ("op(*dot*)", SitePattern(targets.find_operations, ("*dot*",))),
         ("async", SitePattern(targets.find_asynchronous)),
-        ("parts", SitePattern(find_parts)),
+        ("parts", SitePattern(targets.find_parts)),
         ("line(57)", SitePattern(targets.find_lines, (SourceLines("", 57, 57),))),
         ("line(57-63)", SitePattern(targets.find_lines, (SourceLines("", 57, 63),))),
         ("line(a/file.py:57-63)", SitePattern(targets.find_lines, (SourceLines("a/file.py", 57, 63),))),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.ssa_values import argument_names, definition_of, operand_names, result_names
+from kprof_inject.ttgir.ssa_values import argument_names, constant_of, definition_of, operand_names, result_names
 
 TEXT = """\
 module {
@@ -100,3 +102,18 @@ def test_arguments_and_what_comes_later_are_made_by_none(module: Module, name: s
 def test_what_is_made_around_a_region_is_found_from_inside(module: Module) -> None:
     assert definition_of("%c", of_name(module, "%sum")) is of_name(module, "%c")
     assert definition_of("%whole", of_name(module, "%go")) is of_name(module, "%whole")
+
+
+# An operation, and below it its integer.
+PRINTED = dict(
+    pair.split("\n> ") for pair in Path(__file__).with_name("constants.txt").read_text().rstrip().split("\n\n")
+)
+
+
+@pytest.mark.parametrize("line", PRINTED)
+def test_a_constant_is_its_integer(line: str) -> None:
+    module = parse(f"module {{\n  tt.func public @k() {{\n    %x = {line}\n    tt.return\n  }}\n}}\n")
+    operation = module.operations[0].regions[0].blocks[0].operations[0].regions[0].blocks[0].operations[0]
+    found = constant_of(operation)
+
+    assert ("no integer" if found is None else str(found).lower()) == PRINTED[line]

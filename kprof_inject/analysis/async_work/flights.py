@@ -12,7 +12,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind
-from kprof_inject.select.parts import COPIES
+from kprof_inject.select.targets import COPIES
 from kprof_inject.timeline.columns import Numbers
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import waves_of

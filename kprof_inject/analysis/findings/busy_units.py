@@ -15,7 +15,7 @@ from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, S
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
 from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed, percent
-from kprof_inject.select.parts import COPIES, WAIT, part_of
+from kprof_inject.select.targets import COPIES, WAIT, part_of
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 

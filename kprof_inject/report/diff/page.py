@@ -242,12 +242,10 @@ class _Cta(Struct, frozen=True):
 
     @property
     def height(self) -> float:
-        """Height of its rows."""
         return (int(self.rows["depth"].max()) + 1) * _LANE
 
     @classmethod
     def median_of(cls, timeline: Timeline, side: str) -> _Cta | None:
-        """Return the CTA of median duration; None if no scope is complete."""
         if timeline.scope_count > _MAX_SCOPES or not (scopes := timeline.scopes).size:
             return None
         ids, place = np.unique(scopes["cta"], return_inverse=True)

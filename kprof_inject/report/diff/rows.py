@@ -32,26 +32,20 @@ from kprof_inject.quantities import (
 from kprof_inject.report.diff.wording import both_text, change_text, first_answer, kernel_answer, kernel_notes
 from kprof_inject.timeline.comparison import CONFIDENCE, Change
 
-MAX_LINES = 10
-"""Longer lists of source lines are not read to the end; JSON has all lines."""
+MAX_LINES = 10  # longer lists of source lines are not read to the end; JSON has all lines
 _MAX_PLACES = 6
 
 
 class Row(Struct, frozen=True):
-    """A launch, scope, source line or rank (``kind``) on both sides.
+    """A launch, scope, source line or rank on both sides."""
 
-    ``cells`` are texts by the column's title, ``values`` the record for JSON. ``interval`` is the change and the ends
-    of its interval, in per cent or, of a source line, in nanoseconds; empty if unknown. ``tone`` is ``slower``,
-    ``faster``, ``clock``, ``same`` or ``unknown``.
-    """
-
-    kind: str
+    kind: str  # launch, scope, line or rank
     name: str
-    cells: Mapping[str, str]
-    interval: tuple[float, ...] = ()
-    tone: str = "same"
+    cells: Mapping[str, str]  # texts by the column's title
+    interval: tuple[float, ...] = ()  # the change and the ends of its interval, in per cent or, of a line, in ns
+    tone: str = "same"  # slower, faster, clock, same or unknown
     depth: int = 0
-    values: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}  # the record for JSON
 
 
 _TONES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}

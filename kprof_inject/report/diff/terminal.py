@@ -25,8 +25,7 @@ _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Columns of scopes to leave out, in this order, if there is too little room; the others show what changed."""
 # Widths of a source line's text on narrower and narrower terminals.
 _TEXT_WIDTHS = (60, 40, 24)
-_MAX_KERNELS = 10
-"""Longer lists are not read to the end."""
+_MAX_KERNELS = 10  # longer lists are not read to the end
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:

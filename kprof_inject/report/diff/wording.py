@@ -25,8 +25,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.trust import Level, judge
 
-_NO_BOUND_PERCENT = 100.0
-"""An interval with a larger error is printed as unknown."""
+_NO_BOUND_PERCENT = 100.0  # an interval with a larger error is printed as unknown
 _UNKNOWN_INTERVAL = "[?]"
 _MIN_ALL, _MIN_MAJORITY = 0.95, 0.5  # parts of a change from which it is called all or most of it
 _MAX_NAMED = 4

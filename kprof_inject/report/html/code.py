@@ -37,22 +37,17 @@ from kprof_inject.timeline.timeline import Timeline
 _MAX_SOURCE_LINES = 4000
 _AROUND = 200
 _MAX_TTGIR_LINES = 200_000
-MAX_LISTED = 20_000
-"""Maximum number of instructions that the page lists for a launch, which take about 220 kB."""
+MAX_LISTED = 20_000  # maximum number of instructions that the page lists for a launch, which take about 220 kB
 
 
 class AwaitedLine(Struct, frozen=True):
-    """Line of the TTGIR, numbered from 1, whose result warps wait for at another line.
-
-    ``source`` is the line of the source that it comes from, ``operation`` the machine operation, such as ``LDG``; empty
-    if unknown. ``share`` are the samples that wait for it; one sample may wait for several lines.
-    """
+    """Line of the TTGIR, numbered from 1, whose result warps wait for at another line."""
 
     reason: str
     line: int
-    source: SourceLine | None
-    operation: str
-    share: float
+    source: SourceLine | None  # that it comes from
+    operation: str  # the machine operation, such as LDG; empty if unknown
+    share: float  # the samples that wait for it; one sample may wait for several lines
 
 
 class StalledLine(Struct, frozen=True):
@@ -65,28 +60,21 @@ class StalledLine(Struct, frozen=True):
 
 
 class TimedLine(Struct, frozen=True):
-    """Line of the source on which scopes begin.
-
-    ``self_ns`` is the sum over these, ``total_ns`` and ``count`` the sums over those that are in no other one of them.
-    """
+    """Line of the source on which scopes begin."""
 
     line: int
     scopes: list[int]
-    count: int
+    count: int  # of those scopes that are in no other one of them, like ``total_ns``
     iterations: int
     self_ns: int | None
     total_ns: int | None
 
 
 class SourceFile(Struct, frozen=True):
-    """Source file of the kernel, with the times and stall reasons of its lines.
-
-    ``pieces`` are ``[number of the first line, lines]``, ascending, with gaps between them; empty if the capture does
-    not have the file's text.
-    """
+    """Source file of the kernel, with the times and stall reasons of its lines."""
 
     path: str
-    pieces: list[tuple[int, list[str]]]
+    pieces: list[tuple[int, list[str]]]  # first line's number, lines; with gaps; empty if the file's text is unknown
     timed: list[TimedLine]
     stalls: list[StalledLine]
 
@@ -138,54 +126,38 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
         kept[:] = False
         for number in numbers:
             kept[max(number - 1 - _AROUND, 0) : number + _AROUND] = True
-    begins = np.flatnonzero(kept & ~np.append(False, kept[:-1]))
-    ends = np.flatnonzero(kept & ~np.append(kept[1:], False)) + 1
-    return [
-        (begin + 1, [shown_line(line) for line in lines[begin:end]])
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
+    spans = zip(edges[::2], edges[1::2], strict=True)
+    return [(begin + 1, [shown_line(line) for line in lines[begin:end]]) for begin, end in spans]
 
 
 class Listing(Struct, frozen=True, eq=False):
-    """Instructions by address, and the line of the TTGIR of each (32 bits), 0 if unknown.
-
-    The address of the instruction with index ``i`` is ``i * address_step``. ``blocks`` are the basic blocks, as the
-    index of the first instruction and the number of times that all warps execute the block.
-    """
+    """Instructions by address; that of the instruction with index ``i`` is ``i * address_step``."""
 
     texts: list[str]
-    line_of: NDArray[np.int32]
+    line_of: NDArray[np.int32]  # the line of the TTGIR of each, 0 if unknown
     address_step: int
-    blocks: list[tuple[int, int | None]]
+    blocks: list[tuple[int, int | None]]  # index of the first instruction, and how often all warps execute the block
 
 
 class MachineCode(Struct, frozen=True):
-    """Machine code of a kernel without records, by the lines of its TTGIR.
-
-    ``warps`` is the number of warps that enter it, of all CTAs; null if unknown. ``executed`` has for lines the number
-    of instructions that all warps execute, without those whose executions are unknown; ``unknown`` has their number.
-    Neither has a line with no such instruction. A large kernel has no ``listing``.
-    """
+    """Machine code of a kernel without records, by the lines of its TTGIR."""
 
     instructions: int
-    warps: int | None
+    warps: int | None  # that enter it, of all CTAs
     lines: tuple[LineCode, ...]
-    executed: dict[int, int]
-    unknown: dict[int, int]
-    listing: Listing | None
+    executed: dict[int, int]  # by line, the instructions that all warps execute, as far as known; no line with none
+    unknown: dict[int, int]  # by line, the instructions whose executions are unknown; no line with none
+    listing: Listing | None  # a large kernel has none
 
 
 class TtgirText(Struct, frozen=True, eq=False):
-    """TTGIR of the kernel without records, with the stall reasons and the machine code of its lines.
-
-    ``places`` are source lines as ``[file, line]``; ``place_of`` (32 bits) has for each line the index of the place
-    that it comes from, -1 if unknown. ``left_out`` is the number of lines after the last one.
-    """
+    """TTGIR of the kernel without records, with the stall reasons and the machine code of its lines."""
 
     lines: list[str]
-    left_out: int
+    left_out: int  # the number of lines after the last one
     places: list[SourceLine]
-    place_of: NDArray[np.int32]
+    place_of: NDArray[np.int32]  # for each line the index of the place that it comes from, -1 if unknown
     stalls: list[StalledLine]
     machine_code: MachineCode | None
 
@@ -211,10 +183,7 @@ def _text_alone(text: str) -> TtgirText:
 
 
 def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) -> MachineCode | None:
-    """Return the machine code of a launch's kernel, with a listing of up to ``max_listed`` instructions.
-
-    None if the capture does not have it, or if it is damaged.
-    """
+    """Return the machine code of a launch's kernel, with a listing of up to ``max_listed`` instructions."""
     function = report.machine_code
     if function is not None and function.instructions:
         with suppress(Unevaluated), evaluating():
@@ -225,8 +194,7 @@ def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) ->
 @lru_cache(maxsize=KERNELS_CACHED)
 def _machine_code(function: MachineFunction, executions: tuple[int | None, ...], max_listed: int) -> MachineCode:
     blocks, code = blocks_of(function), function.instructions
-    executed: Counter[int] = Counter()
-    unknown: Counter[int] = Counter()
+    executed, unknown = Counter[int](), Counter[int]()
     for block, count in zip(blocks, executions, strict=True):
         for one in code[block.first : block.end]:
             if count is None:
@@ -258,8 +226,7 @@ def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int 
     return (None,) * len(blocks_of(function))
 
 
-# Fewer samples are no reason to look at a line.
-MIN_LINE_SHARE = 0.005
+MIN_LINE_SHARE = 0.005  # fewer samples are no reason to look at a line
 # A smaller share would be rounded to 0.0 %.
 _MIN_REASON_SHARE = 0.0005
 _MAX_SCOPE_REASONS = 3
@@ -276,17 +243,13 @@ class StalledScope(Struct, frozen=True):
 
 
 class LaunchStalls(Struct, frozen=True):
-    """Stall reasons of a launch, and their shares of its samples; those of a scope are shares of the scope's samples.
-
-    ``meanings`` says what warps wait for with a reason, empty if unknown; it has the reasons in the order of all bars.
-    ``elsewhere`` is the share of the samples that are at no line of the page's source files.
-    """
+    """Stall reasons of a launch as shares of its samples; those of a scope are shares of the scope's samples."""
 
     samples: int
-    meanings: dict[str, str]
+    meanings: dict[str, str]  # what warps wait for with a reason, if known; the reasons in the order of all bars
     shares: dict[str, Share]
     scopes: list[StalledScope]
-    elsewhere: float
+    elsewhere: float  # the share of the samples that are at no line of the page's source files
 
 
 def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
@@ -310,9 +273,8 @@ def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
 def stalled_ttgir_lines(stalls: Stalls) -> list[StalledLine]:
     """Return the lines of the TTGIR with a notable share of the samples, in the order of the text."""
     lines = sorted(stalls.lines, key=lambda line: line.line)
-    return [
-        _stalled(stalls, line.line, line.reasons, line.awaited) for line in lines if _is_notable(stalls, line.samples)
-    ]
+    notable = (line for line in lines if _is_notable(stalls, line.samples))
+    return [_stalled(stalls, line.line, line.reasons, line.awaited) for line in notable]
 
 
 def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
@@ -360,7 +322,7 @@ def _stalled(
 
 
 def _merged_by_source(stalls: Stalls, counts: Mapping[int, int]) -> dict[int, int]:
-    """Return the samples by one line of the TTGIR for each line of the source: that with most samples."""
+    # Each line of the source has one line of the TTGIR, that with most samples.
     sources = _sources(stalls)
     merged: dict[SourceLine | int, tuple[int, int]] = {}
     for line, count in sorted(counts.items(), key=lambda entry: -entry[1]):

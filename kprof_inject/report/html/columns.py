@@ -36,8 +36,7 @@ _RowsOf = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 _ZIGZAG = 0x80
 # JavaScript's numbers are doubles, which hold integers below this exactly.
 _EXACT = 1 << 53
-UNKNOWN_TAG = 1 << 40
-"""The page's value for a tag whose value is unknown, or that a scope does not have."""
+UNKNOWN_TAG = 1 << 40  # the page's value for a tag whose value is unknown, or that a scope does not have
 
 
 def table_bytes(*columns: _Numbers) -> Iterator[bytes]:
@@ -51,9 +50,8 @@ def table_bytes(*columns: _Numbers) -> Iterator[bytes]:
             values = (values << 1) ^ (values >> 63)
         largest = int(values.max(initial=0))
         if largest >= _EXACT:
-            raise KprofError(
-                f"a time of {largest} ns does not fit into a page", hint="write a trace instead: kprof-inject trace"
-            )
+            hint = "write a trace instead: kprof-inject trace"
+            raise KprofError(f"a time of {largest} ns does not fit into a page", hint=hint)
         planes = -(-largest.bit_length() // 8)
         yield bytes([planes | _ZIGZAG if is_signed else planes])
         lowest_first = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(rows, 8)
@@ -88,8 +86,7 @@ _COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "reco
 class Shown(Struct, frozen=True):
     """The part of a launch that a page shows."""
 
-    ctas: NDArray[np.bool_] | None
-    """Mask of the rows of ``timeline.ctas`` whose scopes are shown; None for all."""
+    ctas: NDArray[np.bool_] | None  # mask of the rows of ``timeline.ctas`` whose scopes are shown; None for all
     scopes: int
 
 

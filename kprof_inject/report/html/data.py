@@ -43,8 +43,7 @@ from kprof_inject.timeline.timeline import Timeline
 # No device has as many SMs, but a damaged header may name any number.
 _MAX_ROWS = 512
 _PACKED = {"uint8": "u1", "int32": "i4"}
-_THOUSANDS = "\u202f"
-"""The page sets thousands apart by this space, at which no line ends."""
+_THOUSANDS = "\u202f"  # the page sets thousands apart by this space, at which no line ends
 
 _LEFT_OUT: Mapping[type[Struct], frozenset[str]] = {
     # A page of one process does not name its host.
@@ -115,19 +114,16 @@ def _column(column: NDArray[Any]) -> Any:
 def launch_facts(
     report: LaunchAnalysis, answer: Answer, shown: Shown, pictures: list[ScopePicture], in_flight: InFlight | None
 ) -> dict[str, Any]:
-    """Return a launch and its scopes.
-
-    ``scopes``, ``colours``, ``lanes`` and ``pictures`` have an item for each scope of the scope table, as
-    ``answer.scopes`` have. ``warp_ids`` are the recorded warps, ``flight_works`` the kinds of asynchronous work.
-    """
+    """Return a launch and its scopes."""
     timeline, scopes = report.timeline, report.timeline.table.scopes
     return {
         "answer": answer,
+        # An item for each scope of the scope table, as in ``answer.scopes``.
         "scopes": scopes,
         "colours": [colour.rgb for colour in scope_colours(scope.kind for scope in scopes)],
         "lanes": timeline.lanes.tolist(),
         "pictures": pictures,
-        "warp_ids": timeline.warps,
+        "warp_ids": timeline.warps,  # the recorded ones
         "shown_scopes": shown.scopes,
         "shown_ctas": len(timeline.ctas) if shown.ctas is None else int(shown.ctas.sum()),
         "flight_works": tuple(in_flight.kinds) if in_flight else (),
@@ -136,18 +132,14 @@ def launch_facts(
 
 
 def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return the page's overview of a launch, beyond the answer.
-
-    ``facts`` are rows of labels and values by the title above them. A unit may be the limit if its utilization is at
-    least ``well_utilized``. ``roofs`` are the minimum shares of scopes' cycles that their busiest units need: scope,
-    unit, share. The most critical of ``slopes`` comes first.
-    """
+    """Return the page's overview of a launch, beyond the answer."""
     roofs = report.speed_of_light.roofs
     return {
-        "facts": _facts(report.timeline, report.summary),
-        "well_utilized": LIMITING,
+        "facts": _facts(report.timeline, report.summary),  # labels and values, by the title above them
+        "well_utilized": LIMITING,  # minimum utilization of a unit that may be the limit
+        # The minimum shares of scopes' cycles that their busiest units need.
         "roofs": [(roof.index, roof.unit, roof.part) for roof in roofs if roof.part >= MIN_ROOF_SHARE],
-        "slopes": report.slopes.ranked if report.slopes else (),
+        "slopes": report.slopes.ranked if report.slopes else (),  # the most critical first
         "slopes_say": SLOPE_MEANING if report.slopes else "",
         "tried": [headline(report.edits)] if report.edits else [],
     }
@@ -192,14 +184,13 @@ _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "py
 
 
 def _facts(timeline: Timeline, summary: LaunchSummary) -> dict[str, list[tuple[str, str]]]:
+    process = timeline.launch.process
+    versions = [(name, getattr(process, key)) for key, name in _VERSIONS.items()]
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
         "Records": _records(timeline, summary),
-        "Program": [
-            ("command", " ".join(timeline.launch.process.argv)),
-            *((name, getattr(timeline.launch.process, key)) for key, name in _VERSIONS.items()),
-        ],
+        "Program": [("command", " ".join(process.argv)), *versions],
     }
     known = {title: [row for row in rows if row[1]] for title, rows in groups.items()}
     return {title: rows for title, rows in known.items() if rows}

@@ -27,8 +27,7 @@ from kprof_inject.report.html.columns import flight_bytes, scope_bytes, shares, 
 from kprof_inject.report.html.data import kernel_rows, launch_facts, launch_sections, page_values
 from kprof_inject.report.html.pictures import ScopePictures
 
-MAX_SCOPES = 200_000
-"""A page is meant to be sent to others: this number takes about 1 MB."""
+MAX_SCOPES = 200_000  # a page is meant to be sent to others: this number takes about 1 MB
 
 _MAX_HELD = 1 << 16
 """With at most this many scopes, a launch is decoded once and held; a larger launch is decoded at each pass."""

@@ -24,21 +24,19 @@ _FULL = 255
 class HeatMap(Struct, frozen=True, eq=False):
     """CTAs at work on the SMs over time: a matrix with a row for each SM.
 
-    ``cells`` (bytes) has for each of ``sms``, ascending, and each of equal parts of the time from ``begin_ns`` to
-    ``end_ns`` the average number of CTAs at work, with 255 for ``most``. ``done_ns`` is when each SM had finished its
-    last work, ``counts`` the number of CTAs it ran, ``sms_left_out`` the number of SMs without a row. From ``tail_ns``
-    on, in the launch's tail, SMs run out of work.
+    ``cells`` has for each of ``sms``, ascending, and each of equal parts of the time from ``begin_ns`` to ``end_ns``
+    the average number of CTAs at work, with 255 for ``most``.
     """
 
     sms: NDArray[np.int64]
-    sms_left_out: int
+    sms_left_out: int  # without a row
     begin_ns: int
     end_ns: int
     most: float
     cells: NDArray[np.uint8]
-    counts: NDArray[np.int64]
-    done_ns: NDArray[np.int64]
-    tail_ns: int
+    counts: NDArray[np.int64]  # of the CTAs that each SM ran
+    done_ns: NDArray[np.int64]  # when each SM had finished its last work
+    tail_ns: int  # from then on, SMs run out of work
 
 
 def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> HeatMap | None:
@@ -96,14 +94,11 @@ _MIN_LOG_RATIO = 8
 
 
 class Histogram(Struct, frozen=True, eq=False):
-    """Numbers of durations in the bins between ascending edges; a bin includes its lower edge, not its upper one.
-
-    All bins are equally wide, or, if ``log``, each is wider than the one before by about the same factor.
-    """
+    """Numbers of durations in the bins between ascending edges; a bin includes its lower edge, not its upper one."""
 
     edges_ns: NDArray[np.int64]
     counts: NDArray[np.int64]
-    log: bool
+    log: bool  # each bin is wider than the one before by about the same factor; else all are equally wide
 
     @classmethod
     def holding(cls, min_ns: int, max_ns: int, median_ns: float) -> Histogram:
@@ -126,22 +121,18 @@ class Histogram(Struct, frozen=True, eq=False):
 
 
 class IterationBands(Struct, frozen=True, eq=False):
-    """Time of an iteration over the course of its loop: median, lower and upper tenth by the iteration's number.
+    """Time of an iteration over the course of its loop: median, lower and upper tenth by the iteration's number."""
 
-    The points ascend, each for its number of executions (``counts``) of the iterations ``first`` to ``last``.
-    """
-
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # the first iteration of each point; the points ascend
     last: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # how often these iterations were executed
     p10_ns: NDArray[np.float64]
     p50_ns: NDArray[np.float64]
     p90_ns: NDArray[np.float64]
 
 
 _MAX_POINTS = 512
-# The first iterations fill the pipeline, so each keeps its own point.
-_SINGLE = 64
+_SINGLE = 64  # the first iterations fill the pipeline, so each keeps its own point
 # A point's number and a duration form one key, which sorts fast and in place. Only damaged records have longer
 # durations.
 _DURATION_BITS = 50
@@ -191,13 +182,10 @@ def _quantile(
 
 
 class ScopePicture(Struct, frozen=True, eq=False):
-    """Pictures of a scope, which the page shows with its summary.
+    """Pictures of a scope, which the page shows with its summary."""
 
-    ``per_cta`` is the time of one of a CTA's warps in it, in words; ``per_cta_ns`` is the sum over its executions.
-    """
-
-    per_cta: str
-    per_cta_ns: float | None
+    per_cta: str  # the time of one of a CTA's warps in it, in words
+    per_cta_ns: float | None  # the sum over its executions
     histogram: Histogram | None
     bands: IterationBands | None
 

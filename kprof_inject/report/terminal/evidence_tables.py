@@ -29,8 +29,7 @@ from kprof_inject.report.terminal.tables import Column, bars_for, print_fitted, 
 _MAX_UNITS = 6
 _MAX_LINES = 12
 _MAX_REASONS = 2
-# A smaller share would be shown as 0 %.
-_MIN_SHARE = 0.005
+_MIN_SHARE = 0.005  # a smaller share would be shown as 0 %
 
 
 def units_text(units: Sequence[UnitEvidence]) -> str:
@@ -121,12 +120,10 @@ def _edit_layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list
     outcomes = [gain_text(gain) if gain else one.outcome for one, gain in zip(tried, gains, strict=True)]
     won = Column("won", outcomes, styles)
     results = Column("results", [results_text(one) for one in tried], left=True)
-    registers = Column("registers", [_resource(one, record, "registers") for one in tried])
-    spills = Column("spills", [_resource(one, record, "spills") for one in tried])
-    shared = Column("shared", [_resource(one, record, "shared_bytes") for one in tried])
-    ctas = Column("CTAs/SM", [_resource(one, record, "ctas_per_sm") for one in tried])
+    fields = {"registers": "registers", "spills": "spills", "shared": "shared_bytes", "CTAs/SM": "ctas_per_sm"}
+    build = [Column(title, [_resource(one, record, field) for one in tried]) for title, field in fields.items()]
     return [
-        [names, why, predicted, won, results, registers, spills, shared, ctas],
+        [names, why, predicted, won, results, *build],
         [names, why, predicted, won, results],
         [names, predicted, won, results],
         [names, won],
@@ -134,61 +131,52 @@ def _edit_layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list
 
 
 def _resource(one: TriedEdits, record: EditsRecord, name: str) -> str:
-    value = getattr(one.resources, name, None)
-    before = getattr(record.clean, name, None)
+    before, value = getattr(record.clean, name, None), getattr(one.resources, name, None)
     if value is None:
         return "-"
     return str(value) if before is None else before_and_after(str(before), str(value))
 
 
-def _notes(record: EditsRecord) -> list[str]:
-    notes = []
+def _notes(record: EditsRecord) -> Iterator[str]:
     same = [one.text for one in record.tried if one.outcome == "same code"]
     if same:
-        notes.append(f"same machine code as another build, so not timed: {listed(same, _MAX_SAME)}")
+        yield f"same machine code as another build, so not timed: {listed(same, _MAX_SAME)}"
     late = [one for one in record.tried if one.outcome == "not measured"]
     for reason in dict.fromkeys(one.refusal for one in late):
         names = "; ".join(one.text for one in late if one.refusal == reason)
-        notes.append(f"not measured, because {reason or TOO_SHORT}: {names}")
+        yield f"not measured, because {reason or TOO_SHORT}: {names}"
     if record.ended == "time":
-        notes.append("the time was over: --seconds gives more")
+        yield "the time was over: --seconds gives more"
     if not record.is_repeatable:
-        notes.append("the unchanged kernel's own results vary from launch to launch; results are compared within that")
+        yield "the unchanged kernel's own results vary from launch to launch; results are compared within that"
     if not record.changes_memory:
-        notes.append("memory had the results before the launch, so results that an edit leaves out are not noticed")
+        yield "memory had the results before the launch, so results that an edit leaves out are not noticed"
     if record.tried:
         took = f"measuring took {record.gpu_seconds:.1f} s, compiling {record.compile_seconds:.1f} s"
         is_confirmed = record.winner is not None and record.winner.confirmed is not None
         confirmed = "; a second process confirmed the best" if is_confirmed else ""
-        notes.append(f"{took}; gains are medians, ± half of their 95 % intervals{confirmed}")
-    return notes
+        yield f"{took}; gains are medians, ± half of their 95 % intervals{confirmed}"
 
 
-def _to_apply(applied: AppliedEdits | None) -> list[str]:
+def _to_apply(applied: AppliedEdits | None) -> Iterator[str]:
     if applied is None:
-        return []
-    lines = []
+        return
     if passed := {**applied.constants, **applied.options}:
         words = ", ".join(f"{name}={value!r}" for name, value in passed.items())
-        lines.append(f"to use it, launch {applied.kernel}[grid](..., {words}), or configure its autotuner:")
+        yield f"to use it, launch {applied.kernel}[grid](..., {words}), or configure its autotuner:"
     if applied.source:
-        lines.append(f"to use it, write {applied.source}")
+        yield f"to use it, write {applied.source}"
     if applied.triton_config:
-        lines.append(f"  {applied.triton_config}")
+        yield f"  {applied.triton_config}"
     if applied.command:
-        lines.append(f"without a change of the source: {applied.command}")
+        yield f"without a change of the source: {applied.command}"
     elif applied.environment:
         variables = " ".join(f"{name}={value}" for name, value in applied.environment.items())
-        lines.append(f"together with these variables: {variables}")
-    return lines
+        yield f"together with these variables: {variables}"
 
 
-_BAR_WIDTH = 10
-# Larger slopes are drawn as 1.
-_FULL_BAR = 1.0
-# With a wider interval a bar would be misleading.
-_MAX_BAR_ERROR = 0.5
-
+_BAR_WIDTH = 10  # of slopes from 1 on
+_MAX_BAR_ERROR = 0.5  # with a wider interval a bar would be misleading
 _ENDED = {
     "precise": "all slopes are precise enough",
     "often": "each delay was timed often enough",
@@ -236,8 +224,7 @@ def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
 def _bar(place: PlaceSlope) -> str:
     if place.response is None or place.response.slope.error > _MAX_BAR_ERROR:
         return ""
-    filled = round(_BAR_WIDTH * min(max(place.response.slope.value, 0.0) / _FULL_BAR, 1.0))
-    return "█" * filled
+    return "█" * round(_BAR_WIDTH * min(max(place.response.slope.value, 0.0), 1.0))
 
 
 def _lines(place: PlaceSlope) -> str:

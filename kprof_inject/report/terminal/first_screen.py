@@ -1,8 +1,4 @@
-"""First screen of a launch on a terminal, which fits into 80 x 24.
-
-It shows the launch, what limits it, what to try, how far to trust that, where a CTA's time goes, and the tags of its
-scopes.
-"""
+"""First screen of a launch on a terminal, which fits into 80 x 24."""
 
 from __future__ import annotations
 
@@ -41,12 +37,9 @@ _LABEL_WIDTH = 6
 _GAP = "   "
 _MAX_ADVICE = 2
 _MAX_ROWS, _MIN_ROWS = 20, 4
-# A wider bar shows nothing more.
-_MAX_BAR_WIDTH = 100
-# A smaller part of a CTA's time gets no segment: it would need more room than it deserves.
-_MIN_SEGMENT = 0.005
-# Mark of scopes whose duration leaves out some of their instructions, or has others.
-_MOVED = "!"
+_MAX_BAR_WIDTH = 100  # a wider bar shows nothing more
+_MIN_SEGMENT = 0.005  # a smaller part of a CTA's time would need more room than it deserves
+_MOVED = "!"  # marks scopes whose duration leaves out some of their instructions, or has others
 
 
 def print_first_screen(answer: Answer, console: Console, room: Room | None = None) -> Room:
@@ -123,7 +116,6 @@ def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[T
 def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: bool) -> Iterator[Text]:
     if not advice:
         yield shown("no advice: no rule found anything to change; causal shows which part is critical", console)
-        return
     for item in advice[:_MAX_ADVICE]:
         worth = f" ({item.worth})" if item.worth else ""
         yield shown(item.text + worth, console, "yellow" if item.share is None else "")
@@ -143,17 +135,14 @@ def _title(answer: Answer) -> Iterator[str]:
     slots = f" in {counted(answer.waves.slots_per_sm * answer.waves.sms, 'slot')}" if answer.waves else ""
     recorded = f" ({answer.recorded_ctas} recorded)" if answer.recorded_ctas < answer.ctas else ""
     yield f"{counted(answer.ctas, answer.cta_name)}{recorded}{slots}, {counted(answer.warps, answer.warp_name)}"
-    yield _device(answer)
-
-
-def _device(answer: Answer) -> str:
-    if answer.is_foreign:
-        return "timed by the globaltimer"
     name = answer.device_name.removeprefix("NVIDIA ") or "SMs"
-    if answer.clock_source != ClockSource.FITTED:
-        return f"{name} at an assumed {answer.clock_mhz:.0f} MHz"
     nominal = "" if answer.nominal_mhz is None else f" of {answer.nominal_mhz:.0f}"
-    return f"{name} at {answer.clock_mhz:.0f}{nominal} MHz"
+    if answer.is_foreign:
+        yield "timed by the globaltimer"
+    elif answer.clock_source != ClockSource.FITTED:
+        yield f"{name} at an assumed {answer.clock_mhz:.0f} MHz"
+    else:
+        yield f"{name} at {answer.clock_mhz:.0f}{nominal} MHz"
 
 
 def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
@@ -288,20 +277,19 @@ def _layouts(rows: Sequence[_Row], console: Console) -> list[list[Column]]:
 
 _MAX_TAG_ROWS, _MIN_TAG_ROWS = 8, 2
 _MAX_TAG_TABLES = 2
-# The titles, the minimum number of rows, and the line on those left out.
-_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1
+_MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1  # the titles, the minimum number of rows, and the line on those left out
 
 
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
     """Print a table for each of the first tags, and return what is left of the ``room``."""
     room = room or Room()
-    tagged, shown = _tagged(summary), 0
-    for scope, tag in tagged[:_MAX_TAG_TABLES]:
+    hidden = _tagged(summary)
+    for scope, tag in hidden[:_MAX_TAG_TABLES]:
         if not room.holds(_MIN_TAG_LINES):
             break
         room = _print_tag(scope, tag, console, room)
-        shown += 1
-    if hidden := tagged[shown:]:
+        hidden = hidden[1:]
+    if hidden:
         scope, tag = hidden[0]
         say(f"{counted(len(hidden), 'tag')} hidden, such as {scope} by {tag.name}; see report -v", console)
         room = room.below(1)

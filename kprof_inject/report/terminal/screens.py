@@ -1,20 +1,24 @@
-"""A capture on a terminal: an overview of its kernels and launches, one launch's answer, and all details on request."""
+"""A capture on a terminal: a table of its kernels and launches, one launch's answer, and all details on request."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import structs
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
-from kprof_inject.analysis.program import KernelOverview, Report
+from kprof_inject.analysis.program import KernelOverview, Program, Report
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
+from kprof_inject.capture.measurements import GpuWork
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.source_text import without_folders
+from kprof_inject.kernel_names import without_inner_types
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.experiments import best_for, won_text
 from kprof_inject.report.facts import Answer, Answers, Build, launch_row
@@ -26,8 +30,8 @@ from kprof_inject.report.terminal.first_screen import (
     print_first_screen,
     print_lines,
 )
-from kprof_inject.report.terminal.program_table import lines_of_kernels, print_kernels
 from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
     Column,
     Room,
     html_of,
@@ -53,18 +57,18 @@ def print_answers(report: Report, console: Console) -> None:
     first = program.kernels[0]
     if len(program.kernels) > 1:
         # The table has the room that the answer on the first kernel leaves.
-        table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
+        table_lines = _lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
         lines = answer_lines(answers.first, console)
         if not room.holds(table_lines + 1 + len(lines)):
             lines = answer_lines(answers.first, console, with_reasons=False)
-        print_kernels(program, console, room.below(1 + len(lines)))
+        _print_kernels(program, console, room.below(1 + len(lines)))
         say("", console)
         print_lines(lines, console)
         return
     if program.others:
-        print_kernels(program, console)
+        _print_kernels(program, console)
         say("", console)
-        room = room.below(lines_of_kernels(program, 1, console) + 1)
+        room = room.below(_lines_of_kernels(program, 1, console) + 1)
     if len(report.launches) > 1:
         say(f"{_launches_text(first)}; shown: {_shown_text(first)}", console)
         # Another line, below the first screen, is for the slowest launch.
@@ -86,8 +90,7 @@ def answers_html(report: Report) -> str:
 
     def show(console: Console) -> None:
         print_answers(report, console)
-        units = report.program.kernels[0].middle.analysis.units
-        if units:
+        if units := report.program.kernels[0].middle.analysis.units:
             say("", console)
             print_units(units, console)
 
@@ -98,7 +101,7 @@ def print_all(report: Report, console: Console) -> None:
     """Print all that is known of each variant's median launch, and the basis of the verdicts; most to win first."""
     answers, program = Answers(report), report.program
     if len(program.kernels) > 1 or program.others:
-        print_kernels(program, console)
+        _print_kernels(program, console)
         say("", console)
     printed = []
     for kernel in program.kernels:
@@ -174,25 +177,22 @@ def _launch_columns(chosen: Sequence[ReportLaunch], answers: Answers) -> list[Co
     return columns
 
 
-_HEALTHY, _DOUBTFUL = "green", "yellow"
-
-
 def findings_shown(answer: Answer, console: Console) -> RenderableType:
     """Return the numbered findings, largest share first, and what could not be judged.
 
     The absence of findings is shown as good news only if every rule could judge.
     """
-    doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in answer.doubts]
+    doubts = [shown(f"  {doubt}", console, "yellow") for doubt in answer.doubts]
     # Findings that only other launches have, each as the launch that it costs most.
     variation = (f"  {one.held_in}, such as #{one.launch}: {one.sentence}" for one in answer.variation)
     others = [shown(line, console, "dim") for line in variation]
     if answer.findings:
         return Group(shown("findings:", console), _table(answer, console), *doubts, *others)
     if not doubts:
-        return Group(shown("findings: none", console, _HEALTHY), *others)
+        return Group(shown("findings: none", console, "green"), *others)
     is_unjudged = any(one.outcome is Outcome.UNJUDGED for one in answer.rules)
     what = "findings: none, but some rules could not judge" if is_unjudged else "findings: none"
-    return Group(shown(what, console, _DOUBTFUL), *doubts, *others)
+    return Group(shown(what, console, "yellow"), *doubts, *others)
 
 
 def _table(answer: Answer, console: Console) -> Table:
@@ -224,11 +224,9 @@ def _facts(build: Build) -> Iterator[str]:
 
 def print_details(answer: Answer, console: Console) -> None:
     """Print all that is known of a launch beyond its first screen."""
-    which, build = "without records", answer.clean
-    if build.registers is None:  # then only that with records is known
-        which, build = "with records", answer.with_records
-    if facts := list(_facts(build)):
-        say(f"  build {which}: {', '.join(facts)}", console)
+    is_clean = answer.clean.registers is not None  # else only the build with records is known
+    if facts := list(_facts(answer.clean if is_clean else answer.with_records)):
+        say(f"  build {'without' if is_clean else 'with'} records: {', '.join(facts)}", console)
     console.print(findings_shown(answer, console))
     print_units(answer.units, console)
     if answer.stalls:
@@ -270,3 +268,125 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     coloured = [colours[scope.index].rgb if scope else "" for scope, _ in rows]
     shares = [(scope.share or 0.0, scope.self_share) if scope else (0.0, 0.0) for scope, _ in rows]
     return [*([*figures, drawing] for drawing in share_bars(shares, coloured, console)), figures]
+
+
+_MAX_KERNELS, _MIN_KERNELS = 24, 3
+_FIRST_KERNELS = 3  # their part of what there is to win is said
+_MAX_OTHERS, _MIN_OTHER_SHARE = 6, 0.01
+_MAX_OTHERS_ON_SMALL, _SMALL_LINES = 2, 36  # on screens with fewer lines
+_MIN_SHOWN_NAME, _SPACE = 28, 2
+"""Width from which the shortened name of a kernel is readable, and what is between two columns, in terminal cells."""
+
+
+def _lines_of_kernels(program: Program, count: int, console: Console) -> int:
+    return lines_of_plain(_layouts_for(program, count, console), console) + len(list(_below(program, count, console)))
+
+
+def _print_kernels(program: Program, console: Console, room: Room | None = None) -> None:
+    # Those with most to win first; without ``room``, all of them.
+    count = len(program.kernels)
+    if room is not None:
+        shown = min(count, _MAX_KERNELS)
+        count = room.rows(shown, min(count, _MIN_KERNELS), lambda rows: _lines_of_kernels(program, rows, console))
+    print_plain(_layouts_for(program, count, console), console)
+    for line in _below(program, count, console):
+        say(line, console)
+
+
+def _below(program: Program, count: int, console: Console) -> Iterator[str]:
+    kernels = program.kernels
+    if hidden := kernels[count:]:
+        shares = [kernel.share for kernel in hidden if kernel.share is not None]
+        part = f", {percent(sum(shares))} of the time" if len(shares) == len(hidden) else ""
+        yield f"{counted(len(hidden), 'kernel')} hidden{part}; see report -v"
+    to_win_ns = [kernel.to_win_ns or 0.0 for kernel in kernels]
+    first = to_win_ns[:_FIRST_KERNELS]
+    if len(kernels) > _FIRST_KERNELS and all(first):
+        yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
+    if more := len(program.others) - len(_shown_others(program, console)):
+        yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
+
+
+def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
+    is_small = console.file.isatty() and console.height < _SMALL_LINES
+    shown = program.others[: _MAX_OTHERS_ON_SMALL if is_small else _MAX_OTHERS]
+    listed_ns = sum(kernel.whole_ns for kernel in program.kernels) + sum(work.total_ns for work in program.others)
+    return [work for work in shown if work.total_ns >= _MIN_OTHER_SHARE * listed_ns]
+
+
+def _kernel_row(kernel: KernelOverview) -> dict[str, str]:
+    analysis = kernel.middle.analysis
+    level = trust_in(analysis).level
+    by_rank_ns = kernel.time_by_rank_ns
+    rank = max(by_rank_ns, key=by_rank_ns.__getitem__) if by_rank_ns else None
+    return {
+        "kernel": kernel.name,
+        "variants": str(kernel.variants),
+        "launches": str(kernel.known_launches),
+        "span": short_time(kernel.time_ns),
+        "longest on rank": "" if rank is None else f"{rank}: {short_time(by_rank_ns[rank])}",
+        "share": "" if kernel.share is None else percent(kernel.share),
+        "to win": "?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
+        "by": kernel.gain.by,
+        "limit": analysis.limit.name,
+        "trust": level.value,
+        _LIMIT_STYLE: limit_colour(analysis.limit),
+        _TRUST_STYLE: LEVEL_COLOURS.get(level, "yellow"),
+    }
+
+
+def _work_row(work: GpuWork, whole_ns: float | None) -> dict[str, str]:
+    return {
+        "kernel": without_inner_types(work.name),
+        "launches": str(work.count),
+        "span": short_time(work.total_ns / max(work.count, 1)),
+        "share": percent(work.total_ns / whole_ns) if whole_ns else "",
+        "limit": "not recorded" if work.kind == "kernel" else work.kind,
+        _LIMIT_STYLE: "dim",
+    }
+
+
+_LIMIT_STYLE, _TRUST_STYLE = "limit style", "trust style"
+
+
+def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
+    # For less and less room; on a screen, the widest with readable names, which take one line each.
+    others = [_work_row(work, program.whole_ns) for work in _shown_others(program, console)]
+    layouts = _kernel_layouts([*map(_kernel_row, program.kernels[:count]), *others], program)
+    if not console.file.isatty():
+        return layouts
+    for name, *figures in layouts:
+        room = console.width - sum(column.width + _SPACE for column in figures)
+        if room >= min(name.width, _MIN_SHOWN_NAME):
+            break
+    cells = [_middle_omitted(cell, max(room, _MIN_SHOWN_NAME // 2)) for cell in name.cells]
+    return [[structs.replace(name, cells=cells), *figures]]
+
+
+def _middle_omitted(name: str, width: int) -> str:
+    # Both ends of a generated name tell it from others.
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+
+
+def _kernel_layouts(rows: Sequence[Mapping[str, str]], program: Program) -> list[list[Column]]:
+    def column(heading: str, style: str = "", **kinds: bool) -> Column:
+        styles = [row.get(style, "") for row in rows] if style else ()
+        return Column(heading, [row.get(heading, "") for row in rows], styles, **kinds)
+
+    def if_any(heading: str) -> list[Column]:
+        return [column(heading)] if any(row.get(heading) for row in rows) else []
+
+    name, launches, time, to_win = column("kernel", name=True), column("launches"), column("span"), column("to win")
+    variants = [column("variants")] if any(kernel.variants > 1 for kernel in program.kernels) else []
+    share, how, limit = if_any("share"), column("by", left=True), column("limit", _LIMIT_STYLE, left=True)
+    trust = column("trust", _TRUST_STYLE, left=True)
+    return [
+        [name, *variants, launches, time, *if_any("longest on rank"), *share, to_win, how, limit, trust],
+        [name, time, *share, to_win, how, limit, trust],
+        [name, *share, to_win, how, limit, trust],
+        [name, *share, to_win, how, limit],
+        [name, *share, to_win, limit],
+    ]

@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.analysis.limits.limit import Limit
-from kprof_inject.capture.model import Place
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, percent, short_time
 from kprof_inject.report.facts import Answer
@@ -27,21 +26,17 @@ from kprof_inject.timeline.trust import Level
 # Widths below which a name is not folded, and at which it is still readable, in terminal cells.
 _MIN_NAME, _READABLE_NAME = 8, 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
-# Width between two columns: with lines, and without.
-_FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
+_FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2  # width between two columns: with lines, and without
 
 
 class Column(Struct, frozen=True):
     """Column of a table."""
 
     title: str
-    cells: Sequence[str]
-    """May have any characters: they come from users' names."""
-    styles: Sequence[str] = ()
-    """Rich styles, one for each cell; none if empty."""
+    cells: Sequence[str]  # may have any characters: they come from users' names
+    styles: Sequence[str] = ()  # Rich styles, one for each cell; none if empty
     left: bool = False
-    name: bool = False
-    """Only names may be folded."""
+    name: bool = False  # only names may be folded
 
     @property
     def width(self) -> int:
@@ -89,9 +84,8 @@ def lines_of_plain(layouts: Sequence[Sequence[Column]], console: Console) -> int
 def _plain(layouts: Sequence[Sequence[Column]], console: Console) -> Table:
     written = _in_letters(layouts, console)
     spaced = [(layout, space) for layout in written for space in (_WIDE_SPACE, _SPACE)]
-    chosen, space = next(
-        (candidate for candidate in spaced if _readable_width(*candidate) <= console.width), spaced[-1]
-    )
+    fitting = (candidate for candidate in spaced if _readable_width(*candidate) <= console.width)
+    chosen, space = next(fitting, spaced[-1])
     table = Table(box=None, padding=(0, space, 0, 0), pad_edge=False, header_style="dim")
     return _tight(table, chosen, space, console)
 
@@ -141,10 +135,9 @@ def folded_name(name: str, width: int) -> str:
 def _filled(table: Table, columns: Sequence[Column]) -> Table:
     for column in columns:
         table.add_column(Text(column.title), justify="left" if column.left or column.name else "right", no_wrap=True)
+    styles = [column.styles or [""] * len(column.cells) for column in columns]
     for number in range(len(columns[0].cells)):
-        table.add_row(
-            *(Text(column.cells[number], column.styles[number] if column.styles else "") for column in columns)
-        )
+        table.add_row(*(Text(one.cells[number], own[number]) for one, own in zip(columns, styles, strict=True)))
     return table
 
 
@@ -180,22 +173,14 @@ def limit_colour(limit: Limit, known: str = "") -> str:
     return known if limit.is_known else "yellow"
 
 
-_BUILD_FIELDS = {
-    "registers": "registers",
-    "spills": "spills",
-    "shared bytes": "shared_bytes",
-    "CTAs per SM": "ctas_per_sm",
-}
-"""Fields of a build by their names in tables."""
-
-
 def print_trust(answers: Sequence[Answer], console: Console) -> None:
     """Print how far to trust each kernel's durations in each process, and below the table the basis of each verdict."""
     processes = Counter(answer.variant for answer in answers)
-    named = {
-        answer.title + (f", {_process_name(answer.place)}" if processes[answer.variant] > 1 else ""): answer
-        for answer in answers
-    }
+    named: dict[str, Answer] = {}
+    for answer in answers:
+        process, rank = f"process {answer.place.pid}", answer.place.rank
+        where = f", {process if rank is None else f'rank {rank} ({process})'}"
+        named[f"{answer.title}{where if processes[answer.variant] > 1 else ''}"] = answer
     say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
     print_fitted(_layouts(named), console)
     for name, answer in named.items():
@@ -206,23 +191,23 @@ def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
     # With less room, first the builds' figures that records do not change go, then all of them: the text below the
     # table names those that got worse.
     trust, times = [one.trust for one in answers.values()], [one.run_times for one in answers.values()]
+    colours = [LEVEL_COLOURS.get(one.level, "") for one in trust]
+    both = [before_and_after(short_time(one.without_records_ns), short_time(one.with_records_ns)) for one in times]
     shared = [
         Column("kernel", list(answers), name=True),
-        Column(
-            "verdict",
-            [one.level.value for one in trust],
-            [LEVEL_COLOURS.get(one.level, "") for one in trust],
-            left=True,
-        ),
-        Column(
-            "run time",
-            [before_and_after(short_time(one.without_records_ns), short_time(one.with_records_ns)) for one in times],
-        ),
+        Column("verdict", [one.level.value for one in trust], colours, left=True),
+        Column("run time", both),
         Column("overhead", [one.figure or "-" for one in trust]),
     ]
+    fields = {
+        "registers": "registers",
+        "spills": "spills",
+        "shared bytes": "shared_bytes",
+        "CTAs per SM": "ctas_per_sm",
+    }
     builds = {
         title: [(getattr(one.clean, field), getattr(one.with_records, field)) for one in answers.values()]
-        for title, field in _BUILD_FIELDS.items()
+        for title, field in fields.items()
     }
     columns = {
         title: Column(title, [before_and_after(*("-" if one is None else str(one) for one in pair)) for pair in pairs])
@@ -232,22 +217,15 @@ def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
     return [[*shared, *columns.values()], [*shared, *changed], shared]
 
 
-def _process_name(place: Place) -> str:
-    return f"process {place.pid}" if place.rank is None else f"rank {place.rank} (process {place.pid})"
-
-
 _WIDTH, _NARROW_WIDTH = 16, 8
-# Rounding error of a share that is computed from an equal one.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # rounding error of a share that is computed from an equal one
 
 
 class Bars(Struct, frozen=True):
     """Bars that draw shares in characters."""
 
-    inner: str
-    """Character for a scope's own time."""
-    outer: str
-    """Character for the time of the scopes in it."""
+    inner: str  # character for a scope's own time
+    outer: str  # character for the time of the scopes in it
     width: int = _WIDTH
 
     @property
@@ -267,8 +245,7 @@ class Bars(Struct, frozen=True):
 
 
 BLOCKS = Bars("█", "░")
-PLAIN = Bars("#", ".")
-"""For terminals whose encoding has no block characters."""
+PLAIN = Bars("#", ".")  # for terminals whose encoding has no block characters
 
 
 def bars_for(console: Console) -> Bars:
@@ -285,10 +262,8 @@ def share_bars(shares: Sequence[tuple[float, float]], colours: Sequence[str], co
     ]
 
 
-# More lines cannot be read at a glance, however high the terminal.
-_MAX_LINES = 60
-# Lines for the capture's name and the next commands on stderr, and for the shell's prompt.
-_AROUND = 6
+_MAX_LINES = 60  # more lines cannot be read at a glance, however high the terminal
+_AROUND = 6  # lines for the capture's name and the next commands on stderr, and for the shell's prompt
 
 
 class Room(Struct, frozen=True):

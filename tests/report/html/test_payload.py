@@ -15,7 +15,7 @@ from unpacked import unpacked
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
-from kprof_inject.report.html.columns import picked_ctas, table_bytes
+from kprof_inject.report.html.columns import picked_ctas, shares, table_bytes
 from kprof_inject.report.html.document import write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -146,3 +146,9 @@ def test_what_was_in_flight_comes_back(tmp_path: Path) -> None:
     assert flights["blocked"] == [500, 600, 500, 600]
     assert flights["waitScope"] == [1, 2, 1, 2]
     assert flights["bytes"] == [64] * 4
+
+
+def test_what_small_launches_leave_the_large_ones_get() -> None:
+    assert shares([10, 500, 20, 900], 1000) == [10, 485, 20, 485]
+    assert shares([10, 20], 1000) == [10, 20]
+    assert shares([], 1000) == []

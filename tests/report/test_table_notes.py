@@ -1,4 +1,4 @@
-"""Which warps, CTAs and SMs are named."""
+"""Notes below a launch's tables: its grid, roofs, and which warps, CTAs and SMs stand out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,41 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from buffers import Scope
 from figures_in import figures_in
-from known_launch import FUNC, ITER, LOOP, known_launch
+from known_launch import FUNC, ITER, LOOP, SCOPES, known_launch
 from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows
 
+from kprof_inject.analysis.limits.operation_work import NO_WORK
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.notes import spread_notes
+from kprof_inject.capture.resources import GridTimesRecord
+from kprof_inject.report.notes import grid_notes, roof_notes, spread_notes
+
+
+def test_the_part_of_the_kernel_that_a_launch_stands_for(tmp_path: Path) -> None:
+    launch = known_launch(tmp_path).launch
+    assert list(grid_notes(launch)) == []
+    ctas = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    mine = GridTimesRecord(grid=launch.grid, launches=12)
+    other = GridTimesRecord(grid=(ctas, 2, 1), launches=2)
+    (note,) = grid_notes(replace(launch, kernel=replace(launch.kernel, grids=(mine, other))))
+    assert note == "grids: 2 in 14 launches of the kernel; 12 have this one, with 75.0 % of all their CTAs"
+    unknown = replace(launch.kernel, grids=(other, replace(other, grid=(ctas, 3, 1))))
+    assert list(grid_notes(replace(launch, kernel=unknown))) == []
+
+
+def test_impossible_roofs_are_told_apart(tmp_path: Path) -> None:
+    parts = {"tensor cores": 0.0, "fp32 units": 0.3}
+    whole = Roof(0, "func", 1, 100, NO_WORK, parts)
+    loop = Roof(1, "loop[0]", 1, 50, NO_WORK, parts, {"tensor cores": 1.3})
+    scopes = summarise(known_launch(tmp_path, [Scope("func"), Scope("loop[0]", "loop", 0), *SCOPES[2:]])).scopes
+    impossible, possible = roof_notes(SpeedOfLight((whole, loop)), scopes)
+    assert figures_in(impossible.partition("loop[0]")[2]) == ["130.0"] and "tensor cores" in impossible
+    assert possible.endswith("func 30.0 %, loop[0] 30.0 %") and "tensor cores" not in possible
+    check("report/limit-notes", f"{impossible}\n{possible}")
 
 
 def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:
