@@ -1,6 +1,6 @@
 """Statistics of each scope of a launch, and of its waits for memory: one pass over the blocks of its timeline.
 
-A scope that ran costs some 20 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
+A scope that ran costs 16 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
 """
 
 from __future__ import annotations

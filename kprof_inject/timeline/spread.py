@@ -19,6 +19,8 @@ from kprof_inject.timeline.columns import Numbers, Reals, Rows
 from kprof_inject.timeline.timeline import Timeline
 
 _NARROW = np.iinfo(np.int32)
+# Larger pieces, from 32 MiB on, return to the system whenever they are freed (mallopt(3), M_MMAP_THRESHOLD).
+_MAX_PIECE = 1 << 23
 
 
 class ScopeColumn:
@@ -27,10 +29,19 @@ class ScopeColumn:
     def __init__(self, scope_count: int) -> None:
         self._numbers = np.arange(scope_count + 1)
         self._blocks: list[tuple[NDArray[Any], Numbers]] = []
+        self._room: dict[np.dtype[Any], NDArray[Any]] = {}
+        self._size = 0
 
     def add(self, scope: NDArray[np.int16], values: NDArray[Any]) -> None:
         """Add the values of one block with their scopes, in the order of scopes."""
-        self._blocks.append((values, np.searchsorted(scope, self._numbers)))
+        room = self._room.get(values.dtype, values[:0])
+        if len(room) < len(values):
+            # Doubling bounds the unused memory by the used one.
+            room = np.empty(max(len(values), min(self._size, _MAX_PIECE)), dtype=values.dtype)
+        room[: len(values)] = values
+        self._room[values.dtype] = room[len(values) :]
+        self._size += len(values)
+        self._blocks.append((room[: len(values)], np.searchsorted(scope, self._numbers)))
 
     def parts(self, scope: int) -> list[NDArray[Any]]:
         """Return a scope's values block by block; one empty part if there was no block."""
