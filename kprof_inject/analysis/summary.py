@@ -32,7 +32,10 @@ from kprof_inject.timeline.waves import (
 
 
 class RecordFaults(Struct, frozen=True):
-    """Missing or unusable records, the warps and CTAs concerned, and the warp with most of them."""
+    """Number of records that are missing or unusable, and of the warps and CTAs concerned.
+
+    ``worst_*`` describe the warp with most of them, and ``worst_written`` counts all records that it wrote.
+    """
 
     records: int
     warps: int

@@ -13,10 +13,12 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 class Unjudged(Struct, frozen=True):
-    """The reason why a launch could not be judged, with its remedy, if there is one."""
+    """The reason why a launch could not be judged, with its remedy."""
 
     reason: str
+    """What is missing."""
     remedy: str
+    """How to get it; empty if nothing helps."""
     finding: str = ""
     """The name of the findings that may be missing, if a rule yields others, too."""
 

@@ -97,7 +97,7 @@ class RecordedLines(Struct, frozen=True):
 
 
 class Side(Enum):
-    """Place of moved instructions relative to a scope."""
+    """Place of instructions that are outside of their own scope, or in one that they do not belong to."""
 
     BEFORE = "before its start"
     AFTER = "after its end"

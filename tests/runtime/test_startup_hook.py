@@ -15,8 +15,8 @@ import pytest
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 from snapshots import check
 
-from kprof_inject.runtime import inductor, program
-from kprof_inject.runtime.hook import WITHHELD
+from kprof_inject.runtime import program
+from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, WITHHELD
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
@@ -121,7 +121,7 @@ def test_the_names_that_it_waits_for_are_those_of_their_owners() -> None:
     tree = ast.parse((Path(program.__file__).parent / "startup" / "sitecustomize.py").read_text())
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     names = {ast.unparse(node.targets[0]): ast.unparse(node.value) for node in assigned}
-    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *WITHHELD, inductor.INDUCTOR_AUTOTUNER)
+    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *WITHHELD, INDUCTOR_AUTOTUNER)
     assert ast.literal_eval(names["_SESSION_VARIABLE"]) == SESSION_VARIABLE
 
 
@@ -232,7 +232,7 @@ def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_pat
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
         "TRITON_STORE_BINARY_ONLY",
-        *inductor.ENVIRONMENT,
+        *program.INDUCTOR_ENVIRONMENT,
     }
     assert all(after[name].startswith(str(tmp_path / "cache")) for name in after if name.endswith(("_HOME", "_DIR")))
 

@@ -119,7 +119,7 @@ def flight_lanes(found: InFlight) -> FlightLanes:
 class Flight(Struct, frozen=True):
     """The groups of asynchronous work that one operation issued.
 
-    ``latency_ns`` is the median, from issue to completion, of the ``blocked_share`` whose wait blocked.
+    The wait of ``blocked_share`` of them blocked; ``latency_ns`` is the median of those, from issue to completion.
     """
 
     index: int
@@ -137,10 +137,11 @@ class Flight(Struct, frozen=True):
 
 
 class Flights(Struct, frozen=True):
-    """Metrics of a launch's asynchronous work.
+    """The asynchronous work of a launch.
 
-    Bytes are those of copies on an SM that had any. ``needed_bytes`` would keep the loop's roof busy at the measured
-    latency (Little's law). ``unpaired`` gives the reason for each operation that is missing.
+    Bytes are those of copies on an SM that had any: the mean over the kernel's time there, and the maximum.
+    ``needed_bytes`` would keep the loop's roof busy at the measured latency (Little's law); None if no wait blocked, or
+    no roof is known. ``unpaired`` gives the reason for each operation that is missing.
     """
 
     flights: tuple[Flight, ...]

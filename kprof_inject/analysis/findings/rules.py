@@ -46,7 +46,7 @@ RULES = tuple(one for module in _MODULES for one in vars(module).values() if isi
 
 
 class Outcome(Enum):
-    """Conclusion of a rule for a launch."""
+    """Conclusion of a rule."""
 
     FOUND = "found"
     NOT_FOUND = "not found"

@@ -52,18 +52,19 @@ _Bits = NDArray[np.bool_]
 
 
 class Requests(Struct, frozen=True):
-    """Requests of one operation to the L1.
+    """Requests of one operation, of a ``kind`` ``load`` or ``store``, to the L1.
 
-    The mask enables any lane in an ``active_share`` of the ``instructions`` of all warps and CTAs. ``sectors``,
-    ``lines`` and ``wavefronts`` are means of those; ``adjacent_*`` assume adjacent addresses.
+    A lane accesses ``access_bytes`` with one of the ``instructions`` of all warps and CTAs; the mask enables any lane
+    in an ``active_share`` of these. ``sectors``, ``lines`` and ``wavefronts`` are means of those, and adjacent ones
+    what the same bytes would touch if they were adjacent. The lower bound of ``wavefronts``, cycles of the L1's data
+    path, is 0 where the data does not pass through it. ``place`` is the name and the source line of an uncoalesced
+    access, such as *of 'x' at f.py:3*; empty if unknown.
     """
 
     line: int
     """Line of the operation in the TTGIR."""
     kind: str
-    """``load`` or ``store``."""
     access_bytes: int
-    """Bytes of a lane."""
     instructions: int | None
     active_share: float
     sectors: float
@@ -71,9 +72,7 @@ class Requests(Struct, frozen=True):
     lines: float
     adjacent_lines: float
     wavefronts: float
-    """Lower bound of the cycles of the L1's data path; 0 if the data does not pass through it."""
     place: str = ""
-    """Name and source line of an uncoalesced access, such as *of 'x' at f.py:3*; empty if unknown."""
 
     @property
     def requests(self) -> float:

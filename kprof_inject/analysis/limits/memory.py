@@ -25,26 +25,29 @@ from kprof_inject.ttgir.types import types_of
 
 
 class DramBound(Struct, frozen=True):
-    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
+    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2.
+
+    ``fits_l2``: everything that it reads and writes may be in the L2 when it begins. ``unknown`` operations access
+    memory at unknown addresses, which the bounds do not include, for ``unknown_reason``; ``unknown_bytes`` is their
+    part of ``streamed_bytes``, and ``scattered`` the number of elements that threads access there, each perhaps in a
+    cycle of its own of the L1.
+    """
 
     read_bytes: int
     written_bytes: int
     least_bytes: int
-    """Lower bound: everything that the launch reads, once, and the written part for which the L2 has no room."""
+    """Lower bound: everything that the launch reads, once, and of what it writes, the part for which the L2 has no
+    room."""
     streamed_bytes: int | None
-    """Upper bound: operations hit the L2 neither for each other's data nor at unknown addresses. None if the number of
-    any operation's executions is unknown."""
+    """Upper bound: no operation finds in the L2 what another one read, nor anything read at an unknown address. None if
+    the number of executions of any operation is unknown."""
     fits_l2: bool
-    """True if the L2 may have everything that the launch reads and writes when it begins."""
     unknown: int
-    """Number of operations at unknown addresses, which the bounds do not include."""
     unknown_bytes: int
-    """Their part of ``streamed_bytes``."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
     unknown_reason: str = ""
     scattered: int = 0
-    """Number of elements that threads access at unknown addresses, each perhaps in an L1 cycle of its own."""
 
     @property
     def once_bytes(self) -> int:

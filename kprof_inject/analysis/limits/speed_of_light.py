@@ -33,21 +33,22 @@ MAX_POSSIBLE = 1.05
 
 
 class Roof(Struct, frozen=True):
-    """Lower bounds of the utilization of the units by one scope of a launch."""
+    """Lower bounds of the utilization of the units by one scope of a launch, whose ``scope`` name need not be unique.
+
+    ``sm_cycles`` are those in which any warp ran the scope, on each SM, summed over the SMs. ``parts`` has the part of
+    these that each unit needs, from 0 to 1; it is 0 for ``impossible`` units, which would need more than all cycles,
+    because the work or the cycles are not the scope's.
+    """
 
     index: int
     """The scope's index in the scope table."""
     scope: str
-    """Its name, which need not be unique."""
     executions: int
     """Number of executions by CTAs."""
     sm_cycles: int
-    """Cycles in which any warp ran the scope, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
-    """The part of these cycles that each unit needs, from 0 to 1; 0 for impossible ones."""
     impossible: Mapping[str, float] = field(default_factory=dict)
-    """Parts larger than 1: the work or the cycles are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
@@ -73,17 +74,18 @@ class Roof(Struct, frozen=True):
 
 
 class SpeedOfLight(Struct, frozen=True):
-    """The roofs of a launch's scopes, in the order of the scope table."""
+    """The roofs of a launch's scopes, in the order of the scope table.
+
+    ``missing`` is why there are none, or only that of the whole kernel. ``unknown`` operations have work that is not
+    included, because the number of their executions is unknown; ``atomics`` are the module's atomic operations.
+    ``dram`` has the bounds for the whole launch; None if nothing is known about the device's memory.
+    """
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
-    """Number of operations whose work is not included, as their number of executions is unknown."""
     missing: Unjudged | None = None
-    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
-    """Bounds for the whole launch."""
     atomics: int = 0
-    """Number of the module's atomic operations."""
     resident_cycles: int = 0
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0

@@ -91,17 +91,19 @@ class Share(Struct, frozen=True):
 
 
 class LineStalls(Struct, frozen=True):
-    """Samples of the instructions of one line of the TTGIR."""
+    """Samples of the instructions of one line of the TTGIR.
+
+    ``source`` is the line of the source that it comes from, ``value`` the name of its result, such as ``acc``; empty if
+    it has none. ``awaited`` has, by reason, the lines whose results the warps waited for, with the samples; a sample
+    may count for several. ``for_tensor_cores`` are the samples of ``barrier`` in which the warps waited for wgmma.
+    """
 
     line: int
     source: SourceLine | None
     reasons: Mapping[str, int]
     awaited: Mapping[str, Mapping[int, int]]
-    """Samples by reason and by the line whose result the warps waited for; a sample may count for several lines."""
     value: str = ""
-    """Name of the line's result, such as ``acc``."""
     for_tensor_cores: int = 0
-    """Samples of ``barrier`` in which the warps waited for wgmma."""
 
     @property
     def samples(self) -> int:

@@ -39,7 +39,11 @@ _SHARED_MEMORY = frozenset(("LDS", "LDSM", "STS", "STSM"))
 
 
 class UnitEvidence(Struct, frozen=True):
-    """Utilization of a unit in the launch's time: lower bounds by TTGIR and by the machine code, and the counters'."""
+    """Utilization of a unit, as part of the launch's time; None where it is unknown.
+
+    ``computed`` (from TTGIR) and ``code`` (from the machine code) are lower bounds; ``measured`` was counted by the
+    hardware.
+    """
 
     unit: str
     computed: float | None
