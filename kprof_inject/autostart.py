@@ -29,8 +29,7 @@ _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 _FOLDER_VARIABLE = "KPROF_INJECT_FOLDER"
 """Tells child processes the folder that relative workspaces start at, because the program may change its own."""
 _folder = ""
-# Python may read the .pth file twice, because a folder can be on its path under two names.
-_is_started = False
+_is_started = False  # Python may read the .pth file twice, because a folder can be on its path under two names
 
 
 def start() -> None:

@@ -75,8 +75,7 @@ def headroom_of(report: LaunchAnalysis) -> Headroom:
 class Gain(Struct, frozen=True):
     """Time that could be won in a launch, and the way to win it."""
 
-    share: float | None
-    """Upper bound, as part of the launch's time."""
+    share: float | None  # Upper bound, as part of the launch's time
     by: str
     """Edits that won it, or the name of a finding; *at its roof* if the launch gains little unless it has less work."""
 
@@ -105,10 +104,8 @@ class Advice(Struct, frozen=True):
 
     text: str
     reason: str
-    share: float | None
-    """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
-    worth: str = ""
-    """``share`` in words, with what limits its validity."""
+    share: float | None  # Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge
+    worth: str = ""  # ``share`` in words, with what limits its validity
 
 
 def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str] = {}) -> tuple[Advice, ...]:
@@ -163,8 +160,7 @@ class Trust(Struct, frozen=True):
     level: Level
     text: str
     overhead: Overhead | None
-    figure: str
-    """``overhead`` as text; empty if it allows no verdict."""
+    figure: str  # ``overhead`` as text; empty if it allows no verdict
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:

@@ -15,12 +15,9 @@ from kprof_inject.timeline.timeline import Timeline
 class Unjudged(Struct, frozen=True):
     """The reason why a launch could not be judged, with its remedy."""
 
-    reason: str
-    """What is missing."""
-    remedy: str
-    """How to get it; empty if nothing helps."""
-    finding: str = ""
-    """The name of the findings that may be missing, if a rule yields others, too."""
+    reason: str  # What is missing
+    remedy: str  # How to get it; empty if nothing helps
+    finding: str = ""  # The name of the findings that may be missing, if a rule yields others, too
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
@@ -45,8 +42,7 @@ def evaluating() -> Iterator[None]:
         raise Unevaluated(what, hint=CHECK_MODULE) from error
 
 
-# A smaller share would be rounded to 0 %.
-_MIN_SHARE_SHOWN = 0.001
+_MIN_SHARE_SHOWN = 0.001  # A smaller share would be rounded to 0 %
 
 
 def missing_records(timeline: Timeline) -> Unjudged | None:

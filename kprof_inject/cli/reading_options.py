@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     _OfNumbers = click.ParamType[NumberSet]
 else:
-    # In older versions of Click, ParamType is not generic.
-    _OfNumbers = click.ParamType
+    _OfNumbers = click.ParamType  # In older versions of Click, ParamType is not generic
 
 
 class Numbers(_OfNumbers):

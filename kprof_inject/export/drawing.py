@@ -238,8 +238,7 @@ def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], pr
     first_row = 0
     for block in timeline.blocks():
         threads = tracks.of_scopes(block)
-        # A thread's events, except for lost records, are all in one block.
-        new = np.setdiff1d(threads, named)
+        new = np.setdiff1d(threads, named)  # A thread's events, except for lost records, are all in one block
         yield from _named_tracks(tracks, process, new, drawn)
         own_arrows = tuple(arrows_of_rows(arrows, first_row, len(block)))
         yield _scopes(placed, block, process.pid, process.first_track + threads, kinds, hooks, own_arrows)

@@ -27,8 +27,7 @@ class Awaited(Struct, frozen=True, order=True):
 class LineCode(Struct, frozen=True):
     """Instructions of one line: their number by pipeline, and the instructions that they wait for, each once."""
 
-    line: int
-    """0 if unknown."""
+    line: int  # 0 if unknown
     pipelines: Mapping[Pipeline, int]
     awaited: Mapping[Awaited, int]
 

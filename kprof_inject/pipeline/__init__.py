@@ -5,5 +5,4 @@ A step prints nothing. A step that reports progress takes ``say``.
 
 from collections.abc import Callable
 
-Say = Callable[[str], None]
-"""A function that shows a line of progress to the user."""
+Say = Callable[[str], None]  # A function that shows a line of progress to the user

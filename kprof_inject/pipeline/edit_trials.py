@@ -55,10 +55,8 @@ DEFAULT_SECONDS = 30.0
 # Parts of the time limit: to time one edit; at most for compiling it, for timing it, and for confirming the best.
 _PART, _MAX_PART = 0.04, 0.25
 _MEANWHILE = {"compiling": " while it compiled", "timing": " while it was timed"}
-# A process takes seconds to start.
-_MIN_LIMIT_S = 5.0
-# A second edit that wins less on top of the first is not worth its line.
-_NEARLY = 0.01
+_MIN_LIMIT_S = 5.0  # A process takes seconds to start
+_NEARLY = 0.01  # A second edit that wins less on top of the first is not worth its line
 
 
 class TryChoice(Struct, frozen=True):

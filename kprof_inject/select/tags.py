@@ -33,8 +33,7 @@ _CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")
 _WRITTEN = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>%[\w$.-]+(?:#\d+)?|[A-Za-z_]\w*)")
 _HINT = "write --tag NAME=VALUE, where VALUE is a variable of the kernel's source, or a value of its TTGIR such as %pid"
 _MAX_LISTED = 30
-# Python's names cannot contain a dot, so this prefix collides with none.
-_PREFIX = "%kprof.tag."
+_PREFIX = "%kprof.tag."  # Python's names cannot contain a dot, so this prefix collides with none
 # The carrier's type, and the constraints of its assembly: Proton's ReadCounterOp lowering reads NVIDIA's clock in
 # halves, and AMD's as a whole.
 _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}

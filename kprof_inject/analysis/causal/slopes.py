@@ -46,18 +46,15 @@ class PlaceSlope(Struct, frozen=True):
     scope: Scope
     by_cta: float | None
     by_chain: float | None
-    disturbed: Interval | None
-    """The relative slowdown by a delay of no cycles: the cost of inserting anything there."""
+    disturbed: Interval | None  # The relative slowdown by a delay of no cycles: the cost of inserting anything there
     points: tuple[Point, ...]
     response: Response | None
     reason: str = ""
     none_cycles: float = 0.0
     """The cycles of a delay of no cycles: the slack in ``response`` that the build of ``points`` does not have."""
-    time_share: float | None = None
-    """The part of the warps' time in it, if it was recorded."""
+    time_share: float | None = None  # The part of the warps' time in it, if it was recorded
     index: int | None = None
-    distinct_name: str = ""
-    """The scope's name with its site, if other places of the experiment have the same name."""
+    distinct_name: str = ""  # The scope's name with its site, if other places of the experiment have the same name
 
     @property
     def name(self) -> str:
@@ -109,10 +106,8 @@ class KernelSlopes(Struct, frozen=True):
 
     experiment: ExperimentRecord
     clean_ns: float
-    clock_hz: float
-    """The SM clock that converts cycles; 0 if unknown."""
-    chain: float | None
-    """The number of CTAs that follow each other until the end of the launch."""
+    clock_hz: float  # The SM clock that converts cycles; 0 if unknown
+    chain: float | None  # The number of CTAs that follow each other until the end of the launch
     places: tuple[PlaceSlope, ...]
 
     @property
@@ -242,8 +237,7 @@ def executions(
                 times = (one.times for one in inside if one.times is not None and not one.executed.is_predicated)
                 evaluated[index] = next((count / ctas for count in times), None)
     if timeline is None or not timeline.ctas.size:
-        # All CTAs count as equally long.
-        length = max(ceil(ctas / slots), 1) if slots else 1
+        length = max(ceil(ctas / slots), 1) if slots else 1  # All CTAs count as equally long
         return evaluated, [None if one is None else one * length for one in evaluated]
     chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)
@@ -273,8 +267,7 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
     return counts * (len(chain) / max(len(ctas), 1))
 
 
-SHORTEST_CYCLES = 48
-"""A delay spins in steps of some 20 cycles; a shorter one is dominated by noise."""
+SHORTEST_CYCLES = 48  # A delay spins in steps of some 20 cycles; a shorter one is dominated by noise
 _LONGEST_CYCLES = 1 << 22
 _FACTOR = 3
 _MIN_STEPS = 4  # short delays show no slope, and a few cannot tell a bend from a line

@@ -355,8 +355,7 @@ class _Access(Struct, frozen=True):
     memory: str
     shape: tuple[int, ...]
     element_bytes: int
-    kind: str
-    """``blocked``, ``tensor cores`` or ``other``, of the threads' layout."""
+    kind: str  # ``blocked``, ``tensor cores`` or ``other``, of the threads' layout
 
 
 def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:

@@ -29,13 +29,10 @@ _T = TypeVar("_T")
 class StructuralChange(Struct, frozen=True):
     """A difference between A and B, with the operations concerned."""
 
-    id: str
-    """One word for programs."""
+    id: str  # One word for programs
     text: str
-    kind: Kind | None = None
-    """Like ``line``, None if the change is about the whole kernel or a loop."""
-    line: Line | None = None
-    """B's line, if B has one."""
+    kind: Kind | None = None  # Like ``line``, None if the change is about the whole kernel or a loop
+    line: Line | None = None  # B's line, if B has one
     loop: str = ""
     operations_a: tuple[Operation, ...] = ()
     operations_b: tuple[Operation, ...] = ()
@@ -236,11 +233,9 @@ _MAX_LAYOUT = 10_000  # characters; in a hostile file, layouts may double with e
 
 class _CodeLine(Struct, frozen=True):
     number: int
-    text: str
-    """The code with layouts in place of their aliases, and without the names of values."""
+    text: str  # The code with layouts in place of their aliases, and without the names of values
     names: list[str]
-    given: set[str]
-    """Results and arguments among ``names``."""
+    given: set[str]  # Results and arguments among ``names``
 
 
 def differing_lines(a: Module, b: Module) -> list[tuple[int | None, int | None]]:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:  # it imports Triton
 
 _FILE = "kernel.ttgir"
 _BINARY = ".cubin"
-# No operation's inline assembly has as many lines.
-_LINES_APART = 1000
+_LINES_APART = 1000  # No operation's inline assembly has as many lines
 
 
 def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineFunction]:

@@ -39,8 +39,7 @@ _TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
 _WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
 _KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
 
-# Triton's default for a module without the attribute.
-_DEFAULT_WARP_SIZE = 32
+_DEFAULT_WARP_SIZE = 32  # Triton's default for a module without the attribute
 
 
 def module_target(module: Module) -> Target:

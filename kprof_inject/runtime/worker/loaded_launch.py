@@ -29,16 +29,14 @@ from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.worker_device import WorkerDevice
 from kprof_inject.runtime.launch.triton_wrapping import HOOK_ARGUMENTS
 
-# CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B".
-_TENSOR_MAP_ALIGNMENT = 64
+_TENSOR_MAP_ALIGNMENT = 64  # CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B"
 
 
 class NotReplayable(Exception):
     """Error that a kernel cannot be launched again; its text is the reason, in words that follow *because*."""
 
 
-Digests = tuple[int, ...]
-"""Digest of each range of a launch's memory."""
+Digests = tuple[int, ...]  # Digest of each range of a launch's memory
 
 
 def digests_of(device: WorkerDevice, ranges: Iterable[MemoryRange], stream: int) -> Digests:

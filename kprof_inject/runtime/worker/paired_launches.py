@@ -66,8 +66,7 @@ class Watchdog:
 
 
 MIN_WATCH_S = 30.0
-WATCH_MARGIN = 100.0
-"""A kernel has this many times as long as it is expected to take, and at least ``MIN_WATCH_S``."""
+WATCH_MARGIN = 100.0  # A kernel has this many times as long as it is expected to take, and at least ``MIN_WATCH_S``
 
 
 # The time of a single launch includes some microseconds of work that the device does between two events. Launches timed
@@ -84,8 +83,7 @@ _TRIES = 4
 # Maximum ratio of two times for the same work: a launch that finds its work done takes less time than one that does it.
 _SAME_WORK = 1.5
 
-Marks = tuple[Event, Event]
-"""Events before and after the timed launches."""
+Marks = tuple[Event, Event]  # Events before and after the timed launches
 
 
 @dataclass(slots=True)
@@ -260,8 +258,7 @@ class PairedLaunches:
     variants: Sequence[Any]
     watchdog: Watchdog
     results: Results = field(default_factory=Results)
-    clean_ns: float = 0.0
-    """Time of the unchanged kernel, known after the first launches."""
+    clean_ns: float = 0.0  # Time of the unchanged kernel, known after the first launches
     _warm: tuple[BackToBack, bool] | None = None
     _not_held: int = 0
 
