@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -50,20 +49,6 @@ def test_too_little_device_memory_takes_a_smaller_buffer(fake_runs: FakeRuns) ->
     assert any("16 CTAs, " in reason and " 2048 bytes " in reason for reason in reasons)
 
 
-def test_memory_that_runs_out_later_does_so_too(fake_runs: FakeRuns) -> None:
-    with fake_runs.here(launches="all") as run:
-        run.launch(1, 2)
-        run.gpu.largest_block_bytes = LAUNCH_BYTES - 1
-        run.launch(3, 4)
-    assert sorted((launch.kernel.mode.buffer_bytes, launch.index) for launch in run.launches()) == [
-        (2048, 2),
-        (2048, 3),
-        (8192, 0),
-        (8192, 1),
-    ]
-    assert [n for _, n in sorted(run.saved(), key=lambda pair: pair[1])] == [1, 2, 3, 4]
-
-
 @pytest.mark.triton
 def test_no_device_memory_at_all_runs_clean(fake_runs: FakeRuns) -> None:
     with fake_runs.here() as run:
@@ -85,27 +70,6 @@ def test_memory_that_runs_out_in_a_graph_does_not_break_it(fake_runs: FakeRuns) 
         graph.replay()
     assert torch.equal(out, 2 * X)
     assert (2048, True) in {(launch.kernel.mode.buffer_bytes, launch.graph) for launch in run.launches()}
-
-
-def test_a_thread_that_takes_a_smaller_buffer_leaves_others_theirs(
-    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A larger grid is launched after another launch got its buffer, and before it is made."""
-    begin = LaunchCapture.begin
-    with fake_runs.here(launches="all", max_bytes=5 * LAUNCH_BYTES) as run:
-        run.launch(1)
-
-        def begin_and_be_overtaken(capture: LaunchCapture, *args: Any, **options: Any) -> Any:
-            monkeypatch.setattr(LaunchCapture, "begin", begin)
-            launch = begin(capture, *args, **options)
-            larger = threading.Thread(target=run.launch, args=(3,), kwargs={"ctas": 81})
-            larger.start()
-            larger.join()
-            return launch
-
-        monkeypatch.setattr(LaunchCapture, "begin", begin_and_be_overtaken)
-        run.launch(2)
-    assert sorted(n for _, n in run.saved()) == [1, 2, 3]
 
 
 @pytest.mark.triton
