@@ -1,4 +1,4 @@
-"""Every kind of place takes a delay and becomes machine code, with the reads of the clock in it."""
+"""Delays become machine code; partitions have the warps that Triton chooses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 import triton
 from golden import fixture_id, form_of, kernel_of, read
-from planning import fixture_view
-from triton_oracle import one_of_each_kernel
+from planning import fixture_view, plan_of
+from specialised import warps_of_partitions
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import GPUTarget
+from triton_oracle import installed_fixtures, one_of_each_kernel
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import inserted
-from kprof_inject.runtime.compiling.instrumentation import lower_without_records, target_of
+from kprof_inject.runtime.compiling.instrumentation import lower_without_records, read_module, target_of
 from kprof_inject.runtime.compiling.module_check import module_target
 from kprof_inject.select.delays import Delay, spin_kernel
 from kprof_inject.select.plan import make_plan
@@ -60,3 +63,25 @@ def test_a_target_without_a_counter_is_refused() -> None:
         spin = Delay(make_plan(fixture_view(read(one_of_each_kernel()[0])), SELECTORS).sites[0].start, 1, 0,
                      Target("hip", "gfx1250", 32))  # fmt: skip
         _ = spin.line
+
+
+# Triton's own choice of the warps that run each partition
+
+SPECIALISED = [path for path in installed_fixtures() if "ttg.warp_specialize(" in read(path) and not form_of(path)]
+
+
+@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run otherwise")
+@pytest.mark.parametrize("path", SPECIALISED, ids=fixture_id)
+def test_the_warps_are_those_that_triton_chooses(path: Path, tmp_path: Path) -> None:
+    text = read(path)
+    copy = tmp_path / "kernel.ttgir"
+    copy.write_text(text)
+    arch = int(path.parent.name.removeprefix("cuda-"))
+    module = read_module(str(copy), GPUTarget("cuda", arch, 32))
+    manager = ir.pass_manager(module.context)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    manager.run(module, "warps")
+    (told,) = re.findall(r"warpGroupStartIds = array<i32: ([\d, ]+)>", str(module))
+    ours = [warps[0] for warps in warps_of_partitions(plan_of(text, "func"))[1:]]
+    # Behind the module's own partitions stand the idle ones.
+    assert ours == [int(start) for start in told.split(",")][: len(ours)]

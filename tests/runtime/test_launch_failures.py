@@ -16,8 +16,8 @@ from fake_runs import FakeRuns
 
 from kprof_inject.capture.capture_files import CaptureWriter
 from kprof_inject.runtime import step
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launch import planned_kernel
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
 
@@ -112,22 +112,14 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
     [
         *((FakeDevice, name) for name in OF_DEVICE),
         (LaunchCapture, "begin"),
-        (PlannedKernel, "prepare"),
         (PlannedKernel, "build_for"),
-        (PlannedKernel, "_record_of"),
-        (PlannedKernel, "_compiled"),
         (step, "variant_of"),
-        (planned_kernel, "smaller_buffer_bytes"),
-        (CaptureWriter, "__init__"),
-        (CaptureWriter, "add_kernel"),
         (CaptureWriter, "add_launch"),
         (CaptureWriter, "finish"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_fault_of_ours_never_reaches_the_program(
-    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
-) -> None:
+def test_faults_reach_no_program(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     out, calls = torch.zeros(16), Counter[str]()
     settings = {"max_bytes": 4 * LAUNCH_BYTES, "saved": fake_runs.all_launches()}
     with fake_runs.here(**settings) as run, monkeypatch.context() as broken:
@@ -141,6 +133,20 @@ def test_a_fault_of_ours_never_reaches_the_program(
         run.capture.finish()
     assert torch.equal(out, 9 * X)
     assert calls["failed"] > 0
+
+
+def test_a_last_launch_is_copied_again_at_the_end(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch, failed = FakeDevice.fetch, Counter[str]()
+
+    def fail_once(*arguments: Any) -> memoryview:
+        monkeypatch.setattr(FakeDevice, "fetch", fetch)
+        return failing(NoDeviceMemory("none"), failed)()
+
+    monkeypatch.setattr(FakeDevice, "fetch", fail_once)
+    with fake_runs.here() as run:
+        run.launch(1)
+    assert run.saved() == [(0, 1)]
+    assert run.left_out() == {"the host has no memory to copy them to": failed.total()}
 
 
 def test_a_full_disk_ends_the_capture_and_not_the_program(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,10 @@ from fake_gpu.saving import Saving, memory_at, saving, tensors
 from programs.child import GUARD_S
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, PointerArgument, SavedLaunch
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, triton_wrapping
+from kprof_inject.runtime.launch.launcher import SavingLauncher
 from kprof_inject.runtime.launch.saved_memory import MemorySnapshot
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
@@ -114,10 +116,7 @@ def test_the_record_says_where_a_launch_comes_from(tmp_path: Path, monkeypatch: 
         (x.data_ptr(), 64, "fp32"),
         (out.data_ptr(), 64, "fp32"),
     ]
-    assert record.arguments[:2] == (
-        PointerArgument(address=x.data_ptr()),
-        PointerArgument(address=out.data_ptr()),
-    )
+    assert record.arguments[:2] == (PointerArgument(address=x.data_ptr()), PointerArgument(address=out.data_ptr()))
     kernel = saved.workspace.kernels_folder / record.variant
     assert record.files.keys() == {str(path.relative_to(kernel)) for path in kernel.rglob("*") if path.is_file()}
     assert all((launch.folder / name).read_bytes() == (kernel / name).read_bytes() for name in record.files)
@@ -296,9 +295,7 @@ def test_a_launch_whose_memory_is_searched_is_not_held_up_either(tmp_path: Path)
     assert saved.refusals() == [TOO_LONG]
 
 
-def test_an_autotuner_has_the_device_and_the_processor_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_autotuner_has_device_and_processor_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it measures our threads, too, and may choose another configuration."""
     monkeypatch.setattr(triton_wrapping, "_MAX_PAUSE_S", 60.0)
     read = FakeStaging.read
@@ -430,9 +427,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
 @pytest.mark.parametrize("fault", ["", *FAULTS])
-def test_nothing_is_left_of_a_fault_or_keeps_tensors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, free_bytes: int
-) -> None:
+def test_faults_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, free_bytes: int) -> None:
     """Inductor's graph trees find out by counting references what of their pool may be used again."""
     with saving(tmp_path) as saved:
         scale.warmup(ZEROS, ZEROS, 3, grid=(16,))._init_handles()
@@ -483,3 +478,40 @@ def test_the_end_of_a_program_waits_only_so_long(tmp_path: Path, monkeypatch: py
             assert not list(saved.workspace.folder.glob("launches/*/*/launch.json"))
         monkeypatch.undo()
     assert saved.launch().record.index == 0
+
+
+# A launch of a kernel that has no records is saved, too
+
+
+REFUSED = failing(KprofError("it takes no records"))
+
+
+def test_a_kernel_without_records_is_saved_and_left_to_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fake_gpu.saving.write_insertion", REFUSED)
+    with tensors(16, 16) as (x, out), saving(tmp_path, launches="1") as saved:
+        x.fill_(2.0)
+        kernel = scale[(16,)](x, out, 3)
+        assert isinstance(kernel._run, SavingLauncher)
+        for n in (4, 5):
+            scale[(16,)](x, out, n)
+        assert not isinstance(kernel._run, SavingLauncher)
+        assert out.tolist() == [10.0] * 16
+        assert all(not launch.kernel.records for launch in saved.gpu.ran)
+    launch = saved.launch()
+    assert launch.record.index == 1
+    assert launch.record.arguments[2].value == "4"  # type: ignore[union-attr]
+    assert not saved.refusals()
+
+
+def test_its_failure_is_the_programs_and_saves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fake_gpu.saving.write_insertion", REFUSED)
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+
+        with monkeypatch.context() as broken:
+            broken.setattr(saved.gpu, "launch", failing(RuntimeError("Triton Error [CUDA]: invalid argument")))
+            with pytest.raises(RuntimeError, match="invalid argument"):
+                scale[(16,)](x, out, 3)
+        scale[(16,)](x, out, 4)
+        assert out.tolist() == (4 * x).tolist()
+    assert not saved.folders

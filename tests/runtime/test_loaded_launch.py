@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from fake_gpu.device import FakeDevice, MappedPages
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS
-from fake_gpu.repeating import WorkerHere, timed, worker_here
+from fake_gpu.repeating import WorkerHere, timed
 from fake_gpu.saving import memory_at
 from launch_files import edit, reseal, values_of
 
@@ -93,16 +93,12 @@ def test_a_descriptor_has_the_fields_that_launchers_read() -> None:
 
 def test_a_tensor_map_is_where_the_driver_accepts_it() -> None:
     data = bytes(range(128))
-    maps = [_restored(argument) for argument in [tensor_map_of(data)] * 8]
-    for found in maps:
-        assert found.tma_desc_cpu_ptr() % 64 == 0
-        assert ctypes.string_at(found.tma_desc_cpu_ptr(), 128) == data
-
-
-def tensor_map_of(data: bytes) -> Any:
     buffer = ctypes.create_string_buffer(data, 128)
     argument = SimpleNamespace(tma_desc_cpu_ptr=lambda: ctypes.addressof(buffer))
-    return saved_arguments([argument], ArgumentKinds.of({"a": "nvTmaDesc"}))[0]
+    (saved,) = saved_arguments([argument], ArgumentKinds.of({"a": "nvTmaDesc"}))
+    for found in [_restored(saved) for _ in range(8)]:
+        assert found.tma_desc_cpu_ptr() % 64 == 0
+        assert ctypes.string_at(found.tma_desc_cpu_ptr(), 128) == data
 
 
 # Memory
@@ -200,12 +196,6 @@ def test_a_launch_without_memory_is_loaded(scale_launch: Path, device: FakeDevic
 # Tasks
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[WorkerHere]:
-    with worker_here() as made:
-        yield made
-
-
 def test_a_launch_is_timed_and_has_the_programs_results(scale_launch_once: Path, process: WorkerHere) -> None:
     result = process.time(scale_launch_once)
     assert result.refusal == ""
@@ -240,22 +230,13 @@ def test_a_kernel_of_another_triton_is_not_launched(scale_launch: Path, process:
 
 
 def test_a_launch_without_machine_code_is_not_launched(scale_launch: Path, process: WorkerHere) -> None:
-    for path in (scale_launch / "build").iterdir():
-        path.unlink()
-    (scale_launch / "build").rmdir()
-    edit(scale_launch, lambda values: drop_build(values["files"]))
+    shutil.rmtree(scale_launch / "build")
+    edit(scale_launch, lambda values: [values["files"].pop(name) for name in [*values["files"]] if "build/" in name])
     result = process.time(scale_launch)
     assert result.refusal == "its machine code was not saved"
 
 
-def drop_build(files: dict[str, int]) -> None:
-    for name in [name for name in files if name.startswith("build/")]:
-        del files[name]
-
-
-def test_the_tasks_go_on_after_one_that_is_refused(
-    scale_launch_once: Path, scale_launch: Path, process: WorkerHere
-) -> None:
+def test_tasks_go_on_after_one_is_refused(scale_launch_once: Path, scale_launch: Path, process: WorkerHere) -> None:
     (scale_launch / "memory.bin").unlink()
     first, second = process.do(timed(scale_launch), timed(scale_launch_once))
     assert "memory.bin" in first.refusal

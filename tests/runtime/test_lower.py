@@ -76,7 +76,6 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.targ
 def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = OF_EACH_KIND[0]
     monkeypatch.setattr(instrumentation, "_CLOCK_READ", {"cuda": re.compile("no such instruction")})
-
     with pytest.raises(KprofError, match="records for cuda:90 without reading the clock"):
         lower(insertion_of(read(path)).text, *described(path), SHARED)
 
@@ -138,9 +137,7 @@ def test_a_fixture_of_any_target_with_the_default_records(path: Path) -> None:
 def default_records_lower(path: Path) -> None:
     view = fixture_view(read(path))
     plan = make_plan(view, ())
-
     made = lowered(path, view, plan, SHARED)
-
     if path in ON_CUDA:
         assert made.clock_reads == reads_of(view, plan) - (kernel_of(path) in ONE_READ_ON_TWO_WAYS)
     assert made.metadata["profile_scratch_size"] > 0
@@ -158,9 +155,7 @@ def default_records_lower(path: Path) -> None:
 )
 def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
     view = fixture_view(read(path))
-
     made = lowered(path, view, make_plan(view, ()), GLOBAL)
-
     assert made.metadata["profile_scratch_size"] > GLOBAL.buffer_bytes
     assert made.metadata["shared"] == shared_bytes(path)
 
@@ -169,7 +164,6 @@ def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
 @pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
 def test_a_fixture_with_every_selector_set(path: Path) -> None:
     view = fixture_view(read(path))
-
     for plan in plans_of(view):
         if plan.scopes:
             lowered(path, view, plan, SHARED)
@@ -182,9 +176,7 @@ def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
     view = fixture_view(read(path))
     text = view.module.text.replace(f"@{view.kernel}(", f"@{name}(")
     renamed = ModuleView(parse(text), view.sources)
-
     made = lowered(path, renamed, make_plan(renamed, ()), SHARED)
-
     assert f".entry {name}(" in made.assembly
     assert "another_name" not in made.assembly
 
@@ -193,7 +185,6 @@ def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
 def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> None:
     (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/noinline_in_loop"))
     text = insertion_of(read(path), "op(tt.load)").text
-
     assert lower(lowerable(parse(text)), *described(path), SHARED).clock_reads == 8
     with pytest.raises(KprofError, match="does not lower this module"):
         lower(text, *described(path), SHARED)
@@ -210,26 +201,15 @@ HEAD = 'module attributes {"ttg.num-warps" = 4 : i32} {\n  tt.func public @k() {
 
 @pytest.mark.triton
 @pytest.mark.parametrize(
-    "text",
-    [HEAD + "    tt.retur\n", HEAD + "    tt.no_such_operation\n    tt.return\n  }\n}\n"],
-    ids=["cut off", "an unknown operation"],
+    ("text", "name"),
+    [
+        (HEAD + "    tt.retur\n", "not compiled"),
+        (HEAD + "    tt.no_such_operation\n    tt.return\n  }\n}\n", "not compiled"),
+        *((text, "no kernel") for text in ("", "import triton\n", "module {\n}\n")),
+    ],
 )
-def test_what_triton_does_not_compile_is_refused(text: str) -> None:
-    target, options = described(ON_HOPPER[0])
-
+def test_what_triton_does_not_compile_is_refused(text: str, name: str) -> None:
     with pytest.raises(KprofError) as caught:
-        lower(text, target, options, SHARED)
-
-    assert caught.value.what.startswith(f"Triton {triton.__version__} does not lower ")
-    assert f" cuda:{target.arch}: " in caught.value.what
-    check("runtime/lower", caught.value.hint, "not compiled")
-
-
-@pytest.mark.parametrize("text", ["", "import triton\n", "module {\n}\n"], ids=["nothing", "Python", "an empty module"])
-def test_a_text_without_a_kernel_is_refused(text: str) -> None:
-    target, options = described(ON_HOPPER[0])
-
-    with pytest.raises(KprofError) as caught:
-        lower(text, target, options, SHARED)
-
-    check("runtime/lower", str(caught.value), "no kernel")
+        lower(text, *described(ON_HOPPER[0]), SHARED)
+    assert name == "no kernel" or " does not lower this module for cuda:90: " in caught.value.what
+    check("runtime/lower", caught.value.hint if name == "not compiled" else str(caught.value), name)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import beside, fixture_id, read
+from golden import fixture_id, read
 from planning import insertion_of, tagged_loops, view_of_text
+from test_lower import described
 from triton._C.libtriton import llvm
 from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
-from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.instrumentation import lower, tag_values, target_of
+from kprof_inject.capture.schema import RECORDS_OF_TAG
+from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.tags import CARRIER, HALF_CARRIER
 from kprof_inject.ttgir.scalars import scalars_at
@@ -31,11 +30,6 @@ WAYS = [
 
 CLOCK = re.compile(r"mov\.u32\s+(%r\d+), %clock;")
 STORED = re.compile(r"st\.(?:shared|global)\S*\.v2\.b32 \[[^]]*\], \{ ?(%r\d+), (%r\d+) ?\}")
-
-
-def described(path: Path) -> tuple[Any, dict[str, Any]]:
-    values = json.loads(beside(path, ".json").read_text())
-    return target_of(Target(**values["target"])), values["options"]
 
 
 def lowered(path: Path, text: str, mode: Mode) -> str:
@@ -69,7 +63,6 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
 
     monkeypatch.setattr(llvm, "to_module", seen)
     assembly = lowered(path, text, mode)
-
     (module,) = modules
     names = re.findall(rf'(%\d+) = llvm\.inline_asm [^\n]*"{CARRIER}"', module)
     assert len(names) == tags
@@ -95,35 +88,3 @@ def test_a_wide_value_is_stored_in_halves(kernel: str) -> None:
     # The values take the place of the counter, which is still read.
     made = lower(done.text, *described(path), Mode("shared"))
     assert made.clock_reads == len(done.plan.records) or kernel.startswith("hip")
-
-
-@pytest.mark.triton
-def test_without_tags_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = fixture("cuda-90/vector_add")
-    monkeypatch.setattr("kprof_inject.runtime.compiling.instrumentation._give_values", lambda _: pytest.fail("it was"))
-    lowered(path, insertion_of(read(path), "func").text, Mode("shared"))
-
-
-class _Operation:
-    """One of a module whose records are not behind their carrier."""
-
-    def get_name(self) -> str:
-        return "llvm.inline_asm"
-
-    def get_str_attr(self, name: str) -> str:
-        assert name == "asm_string"
-        return CARRIER
-
-    def get_result(self, number: int) -> object:
-        return self
-
-
-class _Module:
-    def walk(self, visit: Any) -> None:
-        visit(_Operation())
-
-
-def test_records_that_are_not_where_they_should_be_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm, "to_module", lambda *_: pytest.fail("it went on"))
-    with tag_values(), pytest.raises(KprofError, match="moved the records of a tag"):
-        llvm.to_module(_Module(), None)

@@ -124,21 +124,16 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
 
 
-def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
-    runs, ended = profiled(tmp_path, "--at", "scale/func")
+def test_what_is_not_chosen_runs_clean_and_is_timed(tmp_path: Path) -> None:
+    runs, ended = profiled(tmp_path, "--at", "scale/func", "--launches", "7")
     assert {name for name, has_records in ran_on_device(ended) if has_records} == {"scale"}
+    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
+    assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
+    (launch,) = read_capture(runs.capture).launches
+    assert (launch.kernel.name, launch.index, number_of(launch)) == ("scale", 7, 8)
     workspace = Workspace(runs.workspace)
     (power,) = [kernel for kernel in workspace.kernels() if kernel.name == "power"]
     assert workspace.clean_run(power.variant).launches == 3
-    assert [launch.kernel.name for launch in read_capture(runs.capture).launches] == ["scale"]
-
-
-def test_a_launch_that_is_chosen_by_its_number_has_records(tmp_path: Path) -> None:
-    runs, ended = profiled(tmp_path, "--launches", "7")
-    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
-    assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
-    (launch,) = launches_in(runs.capture, "scale")
-    assert (launch.index, number_of(launch)) == (7, 8)
 
 
 @given(st.lists(st.integers(0, 2), max_size=300))
@@ -252,9 +247,7 @@ def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) 
         ("1/2", 1, "global", "its loops are not recorded: with them, it took 16 % longer"),
     ],
 )
-def test_fewer_ctas_record_if_nothing_else_helps(
-    tmp_path: Path, ctas: str, shift: int, buffer: str, at_last: str
-) -> None:
+def test_fewer_ctas_record_if_all_else_fails(tmp_path: Path, ctas: str, shift: int, buffer: str, at_last: str) -> None:
     program = MANY.replace("17", "601").replace("16,", "600,").replace("out.tolist()", "out.tolist()[:4]")
     runs, ended = profiled(tmp_path, "--ctas", ctas, program=program)
     assert ended.exit_code == 0, ended.stderr

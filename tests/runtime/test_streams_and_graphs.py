@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from fake_gpu.captured import number_of
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns, RunHere
 from snapshots import check
+
+from kprof_inject.capture.reader import read_capture
 
 X = torch.arange(1, 17, dtype=torch.float32)
 
@@ -51,6 +55,16 @@ def test_a_buffer_is_read_only_when_its_launch_has_run(fake_runs: FakeRuns) -> N
     assert run.saved() == [(0, 1), (1, 2), (2, 3)]
 
 
+def test_a_launch_that_is_saved_frees_its_buffer(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1, ctas=70)
+        deadline = time.monotonic() + 30
+        while run.gpu.has_block_of(70 * (8192 + 128)):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    assert run.saved() == [(0, 1)]
+
+
 def test_launching_never_waits_for_the_device(fake_runs: FakeRuns) -> None:
     """Neither for a launch, nor for a copy: the stream stands still all the while."""
     with fake_runs.here(launches="last") as run:
@@ -80,23 +94,6 @@ def test_threads_that_launch_at_once_lose_and_mix_nothing(fake_runs: FakeRuns) -
     assert list(indices) == list(range(threads * launches))
     assert sorted(numbers) == list(range(threads * launches))
     assert (run.left_out(), run.states_in_short()) == ({}, {("scale", "instrumented"): 1})
-
-
-def test_threads_that_share_the_last_buffer_leave_one_whole_launch(fake_runs: FakeRuns) -> None:
-    def launch(first: int) -> None:
-        for n in range(first, first + 40):
-            scale[(16,)](X, torch.zeros(16), n)
-
-    with fake_runs.here() as run:
-        together = [threading.Thread(target=launch, args=(100 * number,)) for number in range(1, 4)]
-        for thread in together:
-            thread.start()
-        for thread in together:
-            thread.join()
-    ((index, n),) = run.saved()
-    assert index == 119
-    assert n in (139, 239, 339)
-    assert Counter(run.ran()) == {("scale", True): 120}
 
 
 @pytest.mark.triton
@@ -169,3 +166,49 @@ def test_graphs_stay_replayable_when_their_kernel_is_launched_on(fake_runs: Fake
         large.replay()
         small.replay()
     assert run.gpu.freed_writes == 0
+
+
+# When the host made a launch
+
+
+def launch(run: RunHere, n: int) -> int:
+    """Make a launch; returns a time in the midst of the call."""
+    inside: list[int] = []
+
+    def launch_on_device(*arguments: Any) -> None:
+        inside.append(time.time_ns())
+        type(run.gpu).launch(run.gpu, *arguments)
+
+    run.gpu.launch = launch_on_device  # type: ignore[method-assign]
+    scale[(16,)](torch.ones(16), torch.zeros(16), n)
+    return inside[0]
+
+
+def times_in(folder: Path) -> list[tuple[int, int]]:
+    found = [(launch.host_ns, launch.host_end_ns) for launch in read_capture(folder).launches]
+    return [(begin, end) for begin, end in found if end is not None]
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("launches", ["last", "all"])
+def test_the_call_of_a_launch_is_between_its_times(fake_runs: FakeRuns, launches: str) -> None:
+    with fake_runs.here(launches=launches) as run:
+        inside = [launch(run, n) for n in (1, 2)]
+        after_ns = time.time_ns()
+    times = times_in(run.folder)
+    assert len(times) == (1 if launches == "last" else 2)
+    assert all(begin <= at <= end for (begin, end), at in zip(times, inside[-len(times) :], strict=True))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise([*times, (after_ns, 0)]))
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("launches", ["last", "all"])
+def test_of_a_graph_it_is_the_call_that_was_captured(fake_runs: FakeRuns, launches: str) -> None:
+    with fake_runs.here(launches=launches) as run:
+        launch(run, 1)
+        with run.gpu.captured() as graph:
+            inside = launch(run, 2)
+        captured_ns = time.time_ns()
+        graph.replay()
+    begin, end = times_in(run.folder)[-1]
+    assert begin <= inside <= end <= captured_ns
