@@ -198,9 +198,7 @@ ENDLESS = made("a:", f"{BARRIER} BAR.SYNC", f"{LOOP} NOP", f"{LOOP} BRA a", f"{R
         (ENDLESS, 10, [None, None]),
     ],
 )
-def test_how_often_blocks_are_executed(
-    code: MachineFunction, iterations: int | None, expected: list[int | None]
-) -> None:
+def test_how_often_blocks_execute(code: MachineFunction, iterations: int | None, expected: list[int | None]) -> None:
     assert found_in(code, iterations) == expected
 
 

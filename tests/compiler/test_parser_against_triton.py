@@ -26,22 +26,21 @@ from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.scalars import scalars_at
 
+pytestmark = pytest.mark.triton
+
 INSTALLED = installed_fixtures()
 TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
 
 
-@pytest.mark.triton
 def test_the_installed_triton_has_fixtures_of_every_target() -> None:
     assert {path.parent.name for path in INSTALLED} == TARGETS
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
 def test_a_fixture(path: Path) -> None:
     assert our_tree(parse(read(path))) == triton_tree(path)
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_a_fixture_printed_without_locations(path: Path) -> None:
     bare = parse_with_triton(path).str_nodebug()
@@ -49,7 +48,6 @@ def test_a_fixture_printed_without_locations(path: Path) -> None:
     assert our_tree(parse(bare)) == triton_tree(path)
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=repr)
 def test_a_hand_written_form(form: Form, newline: str, tmp_path: Path) -> None:
@@ -84,7 +82,6 @@ def with_users(module: Module) -> Iterator[str]:
     yield module.text[done:]
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("path", JUDGED, ids=fixture_id)
 def test_triton_sees_the_same_values(path: Path, tmp_path: Path) -> None:
     module = parse(read(path))
@@ -100,7 +97,6 @@ def test_triton_sees_the_same_values(path: Path, tmp_path: Path) -> None:
 NUMBERS = re.compile(r"%\d+")
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, tmp_path: Path) -> None:
     before = operations(path)
@@ -111,7 +107,6 @@ def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, tmp_path
         assert operations(instrumented) == before + inserted + Counter({"proton.record": len(plan.records)})
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_records_that_triton_printed_are_stripped(path: Path, tmp_path: Path) -> None:
     plan = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
@@ -161,7 +156,6 @@ def test_triton_reads_what_stripping_leaves_beside_operations(records: str, tmp_
 _DIALECTS = "amdg arith cf gluon index math nvws proton scf tt ttg tti ttng ub"
 
 
-@pytest.mark.triton
 @pytest.mark.skipif(triton.__version__ != NEWEST, reason="needs the newest Triton")
 def test_every_registered_operation_is_in_a_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     registered = [name for name in _names_in_binary() if _is_registered(name, tmp_path / "one.mlir", capfd)]

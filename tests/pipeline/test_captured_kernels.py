@@ -66,9 +66,7 @@ def test_what_is_found_is_saved(kernel: CapturedKernel, tmp_path: Path, monkeypa
     assert message.startswith("moves.json of matmul_kernel is missing: ")
 
 
-def test_a_bug_costs_machine_code_alone(
-    kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bugs_cost_machine_code_alone(kernel: CapturedKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(module: object, options: object) -> None:
         raise ValueError("no such scoreboard")
 

@@ -115,7 +115,6 @@ def test_a_grid_beyond_all_bounds_runs_clean(fake_runs: FakeRuns) -> None:
 # Which launches ``--launches`` keeps
 
 
-@pytest.mark.triton
 def test_a_range_keeps_what_a_slice_of_python_has() -> None:
     numbers = ["", "0", "1", "2", "7"]
     for text in (f"{a}:{b}:{step}" for a in numbers for b in numbers for step in ["", "1", "2", "3"]):
@@ -127,13 +126,11 @@ def test_a_range_keeps_what_a_slice_of_python_has() -> None:
             assert [index for index in range(9) if parse_launches(text).keeps(index)] == wanted
 
 
-@pytest.mark.triton
 def test_only_the_last_one_replaces_those_before() -> None:
     replacing = [text for text in ("last", "first", "all", "3", "2:4", "4:", "::2") if parse_launches(text).replaces]
     assert replacing == ["last"]
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [

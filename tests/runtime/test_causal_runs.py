@@ -14,11 +14,11 @@ from snapshots import check
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.trust import judge
 
+Causal = tuple[FakeRuns, Any, list[dict[str, Any]]]
+
 
 @pytest.fixture(scope="module")
-def causal(
-    planned_once: FakeRuns, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[FakeRuns, Any, list[dict[str, Any]]]:
+def causal(planned_once: FakeRuns, tmp_path_factory: pytest.TempPathFactory) -> Causal:
     """A run of ``causal`` from the program on, and what it printed. The workspace knows what records cost."""
     runs = planned_once.copied_to(tmp_path_factory.mktemp("causal"))
     ended = runs.kprof(
@@ -34,7 +34,7 @@ def places(found: list[dict[str, Any]], kernel: str) -> dict[str, dict[str, Any]
     return {place["scope"].split("@")[0]: place for place in mine["places"]}
 
 
-def test_what_is_critical_and_what_is_hidden(causal: tuple[FakeRuns, Any, list[dict[str, Any]]]) -> None:
+def test_what_is_critical_and_what_is_hidden(causal: Causal) -> None:
     _, _, found = causal
     mine = places(found, "scale")
     assert mine["stores"]["slope"]["value"] == pytest.approx(1, abs=0.02)
@@ -43,13 +43,13 @@ def test_what_is_critical_and_what_is_hidden(causal: tuple[FakeRuns, Any, list[d
     assert mine["loads"]["slack_cycles"]["value"] == pytest.approx(SLACK_CYCLES, rel=0.05)
 
 
-def test_the_program_computes_what_it_computes(causal: tuple[FakeRuns, Any, list[dict[str, Any]]]) -> None:
+def test_the_program_computes_what_it_computes(causal: Causal) -> None:
     runs, ended, _ = causal
     plain = [line for line in runs.plain("return").stdout.splitlines() if not line.startswith("holds")]
     assert [line for line in ended.stdout.splitlines() if line in plain] == plain * 2
 
 
-def test_a_workspace_alone_shows_its_last_results(causal: tuple[FakeRuns, Any, list[dict[str, Any]]]) -> None:
+def test_a_workspace_alone_shows_its_last_results(causal: Causal) -> None:
     runs, _, found = causal
     shown = runs.kprof("causal", runs.workspace, "--json")
     assert json.loads(shown.stdout) == found

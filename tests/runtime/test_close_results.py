@@ -139,9 +139,7 @@ VARIES, VARIES_MUCH = (4, 4.0001, 4.0002), (4, 5, 6)
         ("fp32", VARIES_MUCH, 5.5, 0, "own results differ"),
     ],
 )
-def test_other_results_are_refused(
-    element: str, clean: tuple[float, ...], number: float, integer: int, refusal: str
-) -> None:
+def test_others_are_refused(element: str, clean: tuple[float, ...], number: float, integer: int, refusal: str) -> None:
     kernel = Kernel(element, clean, 0.5 if element == "i32" else None)
     found = kernel.refusal(number, integer)
     assert refusal in found if refusal else found == ""

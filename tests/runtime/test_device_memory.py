@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from pathlib import Path
@@ -250,67 +252,64 @@ class AddressSpace:
         return not (self.reserved or self.mapped or self.created or self.created_bytes)
 
 
-def memory_in(space: AddressSpace) -> FixedMemory:
-    return FixedMemory(Driver(space), 3)
+@contextmanager
+def mapped(space: AddressSpace, *ranges: MemoryRange) -> Iterator[None]:
+    """Map memory; nothing is kept after this context."""
+    memory = FixedMemory(Driver(space), 3)
+    try:
+        memory.map(ranges)
+        yield
+    finally:
+        memory.close()
+        assert space.is_empty()
 
 
 @given(disjoint_ranges(PAGE))
 @settings(max_examples=40)
 def test_ranges_are_memory_of_their_own_and_what_is_around_them_can_be_read(ranges: list[MemoryRange]) -> None:
     space = AddressSpace()
-    memory = memory_in(space)
-    memory.map(ranges)
     pages, areas = areas_of(ranges, PAGE), areas_of(ranges, UNIT)
-    assert space.zeroed == pages
-    assert len({space.mapped[page] for page in pages}) == len(pages), "two pages share memory"
-    assert space.accessible == set(space.mapped)
-    # All of the areas, and a unit on either side, without a hole.
-    expected = {number for number in parts_of(areas, PAGE)}
-    expected |= {number for area in areas for number in range(area.address // PAGE - 16, area.end // PAGE + 16)}
-    assert parts_of(list(space.mapped), PAGE) == expected
-    # What is around them is little memory, mapped many times.
-    assert space.created_bytes - sum(page.size_bytes for page in pages) <= UNIT // PAGE * (UNIT // PAGE + 1) // 2 * PAGE
-    memory.close()
-    assert space.is_empty()
-    memory.close()
+    with mapped(space, *ranges):
+        assert space.zeroed == pages
+        assert len({space.mapped[page] for page in pages}) == len(pages), "two pages share memory"
+        assert space.accessible == set(space.mapped)
+        # All of the areas, and a unit on either side, without a hole.
+        expected = {number for number in parts_of(areas, PAGE)}
+        expected |= {number for area in areas for number in range(area.address // PAGE - 16, area.end // PAGE + 16)}
+        assert parts_of(list(space.mapped), PAGE) == expected
+        # What is around them is little memory, mapped many times.
+        assert (
+            space.created_bytes - sum(page.size_bytes for page in pages)
+            <= UNIT // PAGE * (UNIT // PAGE + 1) // 2 * PAGE
+        )
 
 
 def test_memory_around_is_left_out_where_it_is_taken() -> None:
-    taken = [MemoryRange(BASE - UNIT, UNIT), MemoryRange(BASE + UNIT, PAGE)]
-    space = AddressSpace(taken)
-    memory = memory_in(space)
-    memory.map([MemoryRange(BASE + 100, 100)])
-    assert parts_of(list(space.mapped), UNIT) == {BASE // UNIT}
-    memory.close()
-    assert space.is_empty()
+    space = AddressSpace([MemoryRange(BASE - UNIT, UNIT), MemoryRange(BASE + UNIT, PAGE)])
+    with mapped(space, MemoryRange(BASE + 100, 100)):
+        assert parts_of(list(space.mapped), UNIT) == {BASE // UNIT}
 
 
 def test_the_lowest_addresses_have_nothing_before_them() -> None:
     space = AddressSpace()
-    memory = memory_in(space)
-    memory.map([MemoryRange(UNIT, 100)])
-    assert parts_of(list(space.mapped), UNIT) == {1, 2}
-    assert space.reserved == [MemoryRange(UNIT, UNIT), MemoryRange(2 * UNIT, UNIT)]
-    memory.close()
-    assert space.is_empty()
+    with mapped(space, MemoryRange(UNIT, 100)):
+        assert parts_of(list(space.mapped), UNIT) == {1, 2}
+        assert space.reserved == [MemoryRange(UNIT, UNIT), MemoryRange(2 * UNIT, UNIT)]
 
 
-def test_an_address_that_is_taken_is_told_apart_and_nothing_is_kept() -> None:
+def test_an_address_that_is_taken_is_told_apart() -> None:
     space = AddressSpace([MemoryRange(BASE + 4 * UNIT, 1)])
-    memory = memory_in(space)
-    with pytest.raises(AddressTaken, match=hex(BASE + 4 * UNIT)):
-        memory.map([MemoryRange(BASE, 100), MemoryRange(BASE + 4 * UNIT + PAGE, 100)])
-    assert space.mapped == {}
-    memory.close()
-    assert space.is_empty()
+    ranges = MemoryRange(BASE, 100), MemoryRange(BASE + 4 * UNIT + PAGE, 100)
+    with pytest.raises(AddressTaken, match=hex(BASE + 4 * UNIT)), mapped(space, *ranges):
+        pytest.fail("it was mapped")
 
 
 @pytest.mark.parametrize("pages", range(1, 6))
 def test_a_device_without_room_keeps_nothing(pages: int) -> None:
     """Also where the memory around is what does not fit."""
     space = AddressSpace(free_bytes=pages * PAGE)
-    memory = memory_in(space)
-    with pytest.raises(NoDeviceMemory):
-        memory.map([MemoryRange(BASE, 3 * PAGE), MemoryRange(BASE + 8 * PAGE, 2 * PAGE)])
-    memory.close()
-    assert space.is_empty()
+    with (
+        pytest.raises(NoDeviceMemory),
+        mapped(space, MemoryRange(BASE, 3 * PAGE), MemoryRange(BASE + 8 * PAGE, 2 * PAGE)),
+    ):
+        pytest.fail("it was mapped")

@@ -25,9 +25,10 @@ from kprof_inject.timeline.trust import needs_replay
 from kprof_inject.workspace import Workspace
 
 EMPTY = EmptyKernel(128, 0)
+Ran = tuple[FakeRuns, Ended]
 
 
-def profiled(folder: Path, *options: str, program: str = "") -> tuple[FakeRuns, Ended]:
+def profiled(folder: Path, *options: str, program: str = "") -> Ran:
     """Profile the text of a program, or ``LAUNCHES``."""
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir(exist_ok=True)
@@ -37,7 +38,7 @@ def profiled(folder: Path, *options: str, program: str = "") -> tuple[FakeRuns, 
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[FakeRuns, Ended]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return profiled(tmp_path_factory.mktemp("once"))
 
 
@@ -46,13 +47,18 @@ def ran_on_device(ended: Ended) -> list[tuple[str, bool]]:
     return [(name, has_records) for name, _, _, has_records in json.loads(line)["ran"]]
 
 
+def have_records(ended: Ended, kernel: str) -> list[bool]:
+    """Tell of each launch of a kernel whether it had records."""
+    return [has_records for name, has_records in ran_on_device(ended) if name == kernel]
+
+
 def timing_of(runs: FakeRuns, kernel: str) -> dict[str, Any]:
     (launch,) = launches_in(runs.capture, kernel)
     return dict(json.loads((launch.kernel.folder / "timing.json").read_text()))
 
 
 @pytest.mark.triton
-def test_the_program_makes_the_same_launches_as_without_us(ran: tuple[FakeRuns, Ended]) -> None:
+def test_the_program_makes_the_same_launches_as_without_us(ran: Ran) -> None:
     runs, ended = ran
     plain = runs.plain()
     assert (ended.exit_code, ended.stdout.splitlines()[: len(plain.stdout.splitlines())]) == (
@@ -63,10 +69,14 @@ def test_the_program_makes_the_same_launches_as_without_us(ran: tuple[FakeRuns, 
 
 
 @pytest.mark.triton
-def test_one_of_two_launches_has_records(ran: tuple[FakeRuns, Ended]) -> None:
-    scale = [has_records for name, has_records in ran_on_device(ran[1]) if name == "scale"]
+def test_one_of_two_launches_has_records_and_the_last_of_these_is_kept(ran: Ran) -> None:
+    runs, ended = ran
+    scale = have_records(ended, "scale")
     assert scale[:2] == [True, True]
     assert all(sum(scale[place : place + 2]) == 1 for place in range(2, len(scale), 2))
+    (launch,) = launches_in(runs.capture, "scale")
+    assert launch.index == max(number for number, has_records in enumerate(scale) if has_records)
+    assert number_of(launch) == launch.index + 1
 
 
 TWO_GRIDS = """
@@ -94,9 +104,9 @@ def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
 
 
 @pytest.mark.triton
-def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns, Ended]) -> None:
+def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: Ran) -> None:
     runs, ended = ran
-    tuned = [has_records for name, has_records in ran_on_device(ended) if name == "tuned"]
+    tuned = have_records(ended, "tuned")
     assert tuned[:12] == [False] * 12 and any(tuned[12:])
     states = json.loads(next((runs.workspace / "reports" / "dump").glob("*.json")).read_text())["kernels"].values()
     assert Counter(state["name"] for state in states if state["state"] == "instrumented")["tuned"] == 1
@@ -104,16 +114,7 @@ def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns
 
 
 @pytest.mark.triton
-def test_the_last_launch_with_records_is_kept(ran: tuple[FakeRuns, Ended]) -> None:
-    runs, ended = ran
-    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
-    (launch,) = launches_in(runs.capture, "scale")
-    assert launch.index == max(number for number, has_records in enumerate(scale) if has_records)
-    assert number_of(launch) == launch.index + 1
-
-
-@pytest.mark.triton
-def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ended]) -> None:
+def test_launches_without_records_show_what_these_cost(ran: Ran) -> None:
     runs, _ = ran
     times = timing_of(runs, "scale")["in_turn"]
     assert times["clean_ns"] == [19_570.0] * 4, "of five pairs, one warms up"
@@ -122,12 +123,14 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (launch.kernel.clean.times_ns, launch.kernel.with_records.in_turn) == ((19_570.0,) * 4, True)
     clean = Workspace(runs.workspace).clean_run(launch.kernel.variant)
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
+    (power,), (tuned,) = launches_in(runs.capture, "power"), launches_in(runs.capture, "tuned")
+    assert needs_replay(power.kernel) and needs_replay(tuned.kernel), "too few pairs"
 
 
 def test_what_is_not_chosen_runs_clean_and_is_timed(tmp_path: Path) -> None:
     runs, ended = profiled(tmp_path, "--at", "scale/func", "--launches", "7")
     assert {name for name, has_records in ran_on_device(ended) if has_records} == {"scale"}
-    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
+    scale = have_records(ended, "scale")
     assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
     (launch,) = read_capture(runs.capture).launches
     assert (launch.kernel.name, launch.index, number_of(launch)) == ("scale", 7, 8)
@@ -201,13 +204,6 @@ def test_neither_order_of_a_pair_is_rarer() -> None:
     assert all(
         20 <= 100 * sum(first[place::step]) / len(first[place::step]) <= 80 for step in (2, 4) for place in range(step)
     )
-
-
-@pytest.mark.triton
-def test_too_few_pairs_need_a_replay(ran: tuple[FakeRuns, Ended]) -> None:
-    runs, _ = ran
-    kernels = {launch.kernel.name: launch.kernel for launch in read_capture(runs.capture).launches}
-    assert needs_replay(kernels["power"]) and needs_replay(kernels["tuned"])
 
 
 MANY = """

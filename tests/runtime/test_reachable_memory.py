@@ -40,6 +40,8 @@ from kprof_inject.runtime.launch.saved_memory import (
     saved_arguments,
 )
 
+pytestmark = pytest.mark.triton
+
 BASE = 0x7F00_0000_0000
 PAGE = 2 << 20
 
@@ -74,7 +76,6 @@ def around(tensor: torch.Tensor, element: str) -> ReachedRange:
     return ReachedRange(MemoryRange(start, end - start), element)
 
 
-@pytest.mark.triton
 def test_of_a_view_the_whole_storage_is_reached() -> None:
     """A kernel may write outside of a view."""
     x = torch.ones(10, 20)
@@ -83,13 +84,11 @@ def test_of_a_view_the_whole_storage_is_reached() -> None:
     assert reached(("*fp32", torch.empty(0))) == []
 
 
-@pytest.mark.triton
 def test_arguments_that_share_memory_are_reached_once() -> None:
     x = torch.ones(64)
     assert reached(("*fp32", x[:8]), ("*fp32", x[32:]), ("*fp32", x)) == [around(x, "fp32")]
 
 
-@pytest.mark.triton
 def test_memory_of_several_types_has_no_type() -> None:
     """It is then searched for addresses."""
     x = torch.ones(64)
@@ -99,7 +98,6 @@ def test_memory_of_several_types_has_no_type() -> None:
     assert found.may_hold_addresses and pointers.may_hold_addresses
 
 
-@pytest.mark.triton
 def test_constants_and_numbers_reach_nothing() -> None:
     at = Allocations(MemoryRange(BASE, 4096))
     others = [("constexpr", torch.ones(4)), ("constexpr", BASE), ("i32", BASE), ("fp64", float(BASE)), ("i1", True)]
@@ -107,7 +105,6 @@ def test_constants_and_numbers_reach_nothing() -> None:
     assert at.asked == []
 
 
-@pytest.mark.triton
 def test_tuples_reach_what_is_in_them_in_the_order_of_addresses() -> None:
     x, table = torch.ones(4), torch.zeros(4, dtype=torch.int64)
     found = reached(("('*fp32', 'i32', ('*i64', 'constexpr'))", (x, 3, (table, torch.ones(9)))))
@@ -115,14 +112,12 @@ def test_tuples_reach_what_is_in_them_in_the_order_of_addresses() -> None:
     assert found == expected
 
 
-@pytest.mark.triton
 def test_a_descriptor_reaches_the_storage_of_its_tensor() -> None:
     x = torch.ones(8, 16, dtype=torch.float16)
     descriptor = TensorDescriptor.from_tensor(x[2:], [2, 16])
     assert reached(("tensordesc<fp16[2, 16]>", descriptor)) == [around(x, "fp16")]
 
 
-@pytest.mark.triton
 def test_wrapped_tensors_reach_what_they_wrap() -> None:
     x = torch.ones(8)
     wrapped = triton.reinterpret(x[4:], tl.int32)
@@ -131,7 +126,6 @@ def test_wrapped_tensors_reach_what_they_wrap() -> None:
     assert reached(("*i32", twice)) == [around(x, "i32")]
 
 
-@pytest.mark.triton
 def test_a_bare_address_reaches_its_allocation() -> None:
     at = Allocations(MemoryRange(BASE, 4096))
     for argument in (BASE, BASE + 4095, SimpleNamespace(data_ptr=lambda: BASE + 8)):
@@ -139,7 +133,6 @@ def test_a_bare_address_reaches_its_allocation() -> None:
     assert reached(("*i64", 0), at=at) == []
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("address", [BASE - 1, BASE + 4096, 1, -1, 1 << 62])
 def test_an_address_without_memory_is_a_reason_not_to_save(address: int) -> None:
     at = Allocations(MemoryRange(BASE, 4096))
@@ -147,7 +140,6 @@ def test_an_address_without_memory_is_a_reason_not_to_save(address: int) -> None
         reached(("*fp32", address), at=at)
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize(
     ("kind", "argument", "reason"),
     [
@@ -162,7 +154,6 @@ def test_an_argument_that_is_something_else_is_a_reason_not_to_save(kind: str, a
         saved_arguments([argument], kinds_of(kind))
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("arguments", [[], [1], [1, 2, 3, 4]])
 def test_arguments_that_do_not_match_the_signature_are_a_reason_not_to_save(arguments: list[int]) -> None:
     """They would be saved as if the kernel had none."""
@@ -170,7 +161,6 @@ def test_arguments_that_do_not_match_the_signature_are_a_reason_not_to_save(argu
         saved_arguments(arguments, kinds_of("i32", "constexpr", "i32"))
 
 
-@pytest.mark.triton
 @pytest.mark.parametrize("kind", ["i64", "u64"])
 def test_a_number_that_is_an_address_reaches_its_allocation(kind: str) -> None:
     at = Allocations(MemoryRange(BASE, 4096))
@@ -188,7 +178,6 @@ def tensor_map(address: int) -> tuple[Any, bytes]:
     return SimpleNamespace(tma_desc_cpu_ptr=lambda: ctypes.addressof(buffer)), data
 
 
-@pytest.mark.triton
 def test_a_tensor_map_reaches_the_allocation_of_its_address() -> None:
     at = Allocations(MemoryRange(BASE, 4096))
     argument, _ = tensor_map(BASE + 512)
@@ -198,7 +187,6 @@ def test_a_tensor_map_reaches_the_allocation_of_its_address() -> None:
         reached(("nvTmaDesc", missing), at=at)
 
 
-@pytest.mark.triton
 def test_words_of_64_bits_and_bytes_may_hold_addresses() -> None:
     elements = ("", "i64", "u64", "i8", "u8", "i1", "u1", "fp32", "i32", "bf16")
     found = [ReachedRange(MemoryRange(BASE, 64), element).may_hold_addresses for element in elements]
@@ -210,7 +198,6 @@ def saved(kind: str, argument: Any) -> SavedArgument:
     return found
 
 
-@pytest.mark.triton
 def test_arguments_are_saved_with_all_that_a_launcher_reads() -> None:
     x = torch.ones(4, 6, dtype=torch.bfloat16)
     pointer = PointerArgument(address=x.data_ptr() + 12)
@@ -228,7 +215,6 @@ def test_arguments_are_saved_with_all_that_a_launcher_reads() -> None:
     assert saved("nvTmaDesc", argument) == TensorMapArgument(data.hex())
 
 
-@pytest.mark.triton
 def test_descriptors_are_saved_without_what_json_cannot_hold() -> None:
     x = torch.ones(8, 16)
     found = saved("tensordesc<fp32[2, 16]>", TensorDescriptor.from_tensor(x, [2, 16]))
@@ -253,7 +239,6 @@ RANGES = st.builds(
 )
 
 
-@pytest.mark.triton
 @given(st.lists(RANGES, max_size=12))
 def test_merged_ranges_cover_all_and_keep_what_all_agree_on(ranges: list[ReachedRange]) -> None:
     found = merged(ranges)
@@ -271,7 +256,6 @@ def test_merged_ranges_cover_all_and_keep_what_all_agree_on(ranges: list[Reached
     assert sorted(expected) == blocks
 
 
-@pytest.mark.triton
 def test_ranges_next_to_each_other_stay_apart() -> None:
     first, second = (ReachedRange(MemoryRange(BASE + start, 64), "fp32") for start in (0, 64))
     assert merged([second, first]) == [first, second]
@@ -289,7 +273,6 @@ def addresses_of(found: Sequence[ReachedRange]) -> list[int]:
     return [one.memory.address for one in found]
 
 
-@pytest.mark.triton
 def test_addresses_in_memory_lead_to_allocations() -> None:
     one, other = MemoryRange(BASE, 4096), MemoryRange(BASE + 9 * PAGE, 4096)
     at = Allocations(one, other)
@@ -298,7 +281,6 @@ def test_addresses_in_memory_lead_to_allocations() -> None:
     assert found_in(words(one.address)[:7], [], at) == []
 
 
-@pytest.mark.triton
 def test_what_is_known_is_not_found_again() -> None:
     one, other = MemoryRange(BASE, 4096), MemoryRange(BASE + 9 * PAGE, 4096)
     at = Allocations(one, other)
@@ -307,14 +289,12 @@ def test_what_is_known_is_not_found_again() -> None:
     assert one.address + 64 not in at.asked
 
 
-@pytest.mark.triton
 def test_numbers_that_are_no_addresses_are_not_looked_up() -> None:
     at = Allocations(MemoryRange(0, 1 << 63))
     assert found_in(words(0, 1, (1 << 32) - 1, 1 << 57, (1 << 64) - 1), [], at) == []
     assert at.asked == []
 
 
-@pytest.mark.triton
 def test_small_allocations_that_share_a_page_are_all_found() -> None:
     """The driver packs small allocations into pages of 2 MB."""
     small = [MemoryRange(BASE + 512 * place, 256) for place in range(8)]
@@ -323,7 +303,6 @@ def test_small_allocations_that_share_a_page_are_all_found() -> None:
     assert addresses_of(found) == [one.address for one in small]
 
 
-@pytest.mark.triton
 def test_a_table_of_many_addresses_is_looked_up_once_for_each_allocation() -> None:
     one = MemoryRange(BASE, 64 * PAGE)
     at = Allocations(one)
@@ -332,7 +311,6 @@ def test_a_table_of_many_addresses_is_looked_up_once_for_each_allocation() -> No
     assert len(at.asked) == 1
 
 
-@pytest.mark.triton
 def test_much_that_looks_like_addresses_is_looked_up_only_so_often() -> None:
     at = Allocations()
     table = BASE + PAGE * np.arange(100_000, dtype=np.uint64)

@@ -27,17 +27,19 @@ pytestmark = pytest.mark.skipif(installed_version().offset_bits is None, reason=
 CTAS, SHIFT = 1000, 3
 
 
-def launch_of(runs: FakeRuns, capture: Path, ctas: CtaChoice, **settings: object) -> Launch:
-    with runs.here(ctas=ctas, capture=str(capture), **settings) as here:
-        here.launch(2, ctas=CTAS)
-    (launch,) = launches_in(capture)
-    return launch
+def launched(runs: FakeRuns, folder: Path, *ctas: int, n: int = 1, **settings: object) -> list[Launch]:
+    """Launch grids of so many CTAs; return what is saved."""
+    with runs.here(capture=str(folder / "capture"), **settings) as here:
+        for count in ctas:
+            here.launch(n, ctas=count)
+    return launches_in(folder / "capture")
 
 
 @pytest.mark.triton
 def test_a_sample_is_a_part_of_the_whole_launch(planned_once: FakeRuns, tmp_path: Path) -> None:
-    whole = decode_launch(launch_of(planned_once, tmp_path / "whole", EVERY_CTA))
-    launch = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT))
+    (launch,) = launched(planned_once, tmp_path / "whole", CTAS, n=2, ctas=EVERY_CTA)
+    whole = decode_launch(launch)
+    (launch,) = launched(planned_once, tmp_path / "sampled", CTAS, n=2, ctas=CtaChoice(SHIFT))
     sampled = decode_launch(launch)
     assert launch.sample is not None and launch.sample.shift == SHIFT
     recorded = np.flatnonzero(rows_of(launch.sample, np.arange(CTAS)) >= 0)
@@ -71,10 +73,7 @@ def facts(summary: LaunchSummary) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("launches", ["all", "first", "5:"])
 def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Path, launches: str) -> None:
-    with planned_once.here(ctas=CtaChoice(1), launches=launches, capture=str(tmp_path / "capture")) as here:
-        for count in (1, 2, 7, 64, 200, 33):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 1, 2, 7, 64, 200, 33, ctas=CtaChoice(1), launches=launches)
     assert found
     for launch in found:
         timeline = decode_launch(launch)
@@ -84,20 +83,16 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
 @pytest.mark.triton
 def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
     """The words of ends only rise, and where one launch has rows, another has ends."""
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
-            here.launch(1, ctas=count)
-    (launch,) = launches_in(tmp_path / "capture")
+    (launch,) = launched(
+        planned_once, tmp_path, 900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700, ctas=CtaChoice(1)
+    )
     timeline = decode_launch(launch)
     assert (launch.grid[0], len(timeline.all_ctas), timeline.ctas_damaged, timeline.ctas_never_ran) == (700, 700, 0, 0)
     assert timeline.all_ctas["pre_final_ns"].max() <= timeline.last_ns < timeline.first_ns + 100_000
 
 
 def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -> None:
-    with planned_once.here(ctas=CtaChoice(), launches="all", capture=str(tmp_path / "capture")) as here:
-        for count in (2048, 16, 2048):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 2048, 16, 2048, ctas=CtaChoice(), launches="all")
     program = found[0].kernel.program_variant
     assert [launch.kernel.variant for launch in found] == [program, f"{program}-shared-8192", program]
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
@@ -105,10 +100,7 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
 
 def test_first_launch_decides_per_sm(planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_kernel, "device_properties", lambda target: {"multiprocessor_count": 10})
-    with planned_once.here(ctas=CtaChoice(per_sm=4), launches="all", capture=str(tmp_path / "capture")) as here:
-        for count in (400, 100, 1600):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 400, 100, 1600, ctas=CtaChoice(per_sm=4), launches="all")
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 3, 3]
     assert [len(decode_launch(launch).all_ctas) for launch in found] == [400, 100, 1600]
 
@@ -133,19 +125,19 @@ def test_no_sample_records_if_a_second_body_spills(
 
     monkeypatch.setattr(planned_kernel, "resources_of", found)
     monkeypatch.setattr(Workspace, "clean_run", lambda *args: replace(clean_run(*args), spills=spills[0]))
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        here.launch(2, ctas=64)
-    (launch,) = launches_in(tmp_path / "capture")
+    (launch,) = launched(planned_once, tmp_path, 64, n=2, ctas=CtaChoice(1))
     assert (launch.sample is not None) == samples
     if not samples:
         reason = f"with a second body, its threads spill {spills[1]} words instead of {spills[0]}"
-        assert f"all its CTAs record: {reason}" in [said for _, _, said in states_in(here.reports)]
+        assert f"all its CTAs record: {reason}" in [
+            said for _, _, said in states_in(planned_once.folder / "here" / "reports")
+        ]
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
     """In as much memory, a CTA of the sample has room for more records."""
-    whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)
-    sampled = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT), max_bytes=1 << 20)
+    (whole,) = launched(planned_once, tmp_path / "whole", CTAS, ctas=EVERY_CTA, max_bytes=1 << 20)
+    (sampled,) = launched(planned_once, tmp_path / "sampled", CTAS, ctas=CtaChoice(SHIFT), max_bytes=1 << 20)
     assert sampled.kernel.stride_bytes >= 2 * whole.kernel.stride_bytes
 
 

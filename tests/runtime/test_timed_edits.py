@@ -296,9 +296,7 @@ def test_text_of_another_kernel_is_not_compared(time_delays: Delays, workspace: 
 @pytest.mark.parametrize(
     ("pattern", "other"), [(r"^\.version .*", ".version 9.9"), (r"\.file(\s+1 )\"", r'.file\1"/elsewhere')]
 )
-def test_version_and_folder_make_no_other_kernel(
-    time_delays: Delays, workspace: Workspace, pattern: str, other: str
-) -> None:
+def test_version_and_folder_do_not_count(time_delays: Delays, workspace: Workspace, pattern: str, other: str) -> None:
     path = plain_assembly(workspace)
     text, count = re.subn(pattern, other, path.read_text(), flags=re.MULTILINE)
     assert count == 1

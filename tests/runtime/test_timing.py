@@ -75,9 +75,7 @@ def timing_of(run: RunHere) -> dict[str, Any]:
     return dict(json.loads(path.read_text()))
 
 
-def test_a_program_with_own_times_has_nothing_of_ours_between(
-    fake_runs: FakeRuns, event: Any, queued: list[str]
-) -> None:
+def test_a_program_with_own_times_has_none_of_ours_between(fake_runs: FakeRuns, event: Any, queued: list[str]) -> None:
     with fake_runs.here() as run:
         run.launch(1)  # saved at once, lest nothing is left of a program that is killed
         queued.clear()
