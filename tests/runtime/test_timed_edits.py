@@ -93,16 +93,14 @@ def test_a_gain_below_one_percent_is_none(timed: Timed, process: WorkerHere) -> 
     assert outcomes == ["slower", "no difference", "faster"]
 
 
-def disturb(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
-    """Have kernels of 8 warps leave other results."""
+def after_each_run(monkeypatch: pytest.MonkeyPatch, change: Callable[[Launch], None]) -> None:
     run_launch = FakeGpu._run
 
-    def disturbed(gpu: FakeGpu, launch: Launch) -> None:
+    def run(gpu: FakeGpu, launch: Launch) -> None:
         run_launch(gpu, launch)
-        if launch.num_warps == 8:
-            with_elements(launch.arguments[1])[15] += by
+        change(launch)
 
-    monkeypatch.setattr(FakeGpu, "_run", disturbed)
+    monkeypatch.setattr(FakeGpu, "_run", run)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,11 @@ def disturb(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
 def test_results_may_differ_within_the_tolerance(
     timed: Timed, monkeypatch: pytest.MonkeyPatch, by: float, tolerance: float | None, result: str
 ) -> None:
-    disturb(monkeypatch, by)  # results up to 48
+    def disturb(launch: Launch) -> None:
+        if launch.num_warps == 8:
+            with_elements(launch.arguments[1])[15] += by  # to 48
+
+    after_each_run(monkeypatch, disturb)
     results = timed(tolerance=tolerance)
     assert refused(results) == [False, not result, False]
     if result:
@@ -242,14 +244,11 @@ def test_accumulating_kernels_are_restored(time_delays: Delays, workspace: Works
 
 
 def test_other_results_are_left_out(time_delays: Delays, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_launch = FakeGpu._run
-
-    def disturbed(gpu: FakeGpu, launch: Launch) -> None:
-        run_launch(gpu, launch)
+    def disturb(launch: Launch) -> None:
         if any(before == "tt.load" and cycles > 500 for before, cycles in launch.kernel.delays):
             with_elements(launch.arguments[1])[0] += 1
 
-    monkeypatch.setattr(FakeGpu, "_run", disturbed)
+    after_each_run(monkeypatch, disturb)
     found = experiment(time_delays, workspace)
     refused = {(one.delay_cycles, one.refusal) for one in found.delays if one.refusal}
     (reason,) = {reason for _, reason in refused}
