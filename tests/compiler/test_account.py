@@ -110,14 +110,6 @@ CASES = {
     "a row for each output": Case(
         loaded_again, kernels.outputs_of_a_row, ROW, {"L2": 3 / 8}, by=kernels.outputs_in_turn
     ),
-    "three passes": Case(
-        loaded_again,
-        kernels.softmax_of_three_passes,
-        ROW,
-        {"L2": 2 / 3},
-        {"n": 4096, "B": 4096},
-        kernels.softmax_of_a_block,
-    ),
     # Each of 1,024 iterations loads x and the sum, and stores it: all but one store, and all loads of the sum.
     "a sum in memory": Case(
         stored_again, kernels.sum_in_memory, ROW, {"L2": (2 * 1024 - 1) / (3 * 1024)}, by=kernels.sum_in_registers
@@ -125,7 +117,6 @@ CASES = {
     "a mask after the load": Case(
         unneeded_elements, kernels.select_after_load, {**TILE, "n": 256}, {"L2 to SM": 3 / 4}, MASKED
     ),
-    "a select by the place": Case(unneeded_elements, kernels.halves, {**TILE, "n": 512}, {"L2 to SM": 1 / 2}, MASKED),
     # One of two values of 4 bytes, beside a flag of one.
     "a select by loaded flags": Case(unneeded_elements, kernels.choice, TILE, {"L2 to SM": 4 / 9}, MASKED),
     "blocks above the diagonal": Case(
@@ -134,9 +125,6 @@ CASES = {
         {**CAUSAL, "FORM": "selected"},
         {"L2 to SM": ABOVE_DIAGONAL},
         {"FORM": "ends"},
-    ),
-    "blocks above the diagonal, by a sum": Case(
-        masked_iterations, kernels.causal, {**CAUSAL, "FORM": "added"}, {"L2 to SM": ABOVE_DIAGONAL}, {"FORM": "ends"}
     ),
     "a partial tile": Case(
         padding, kernels.rows_of, {**ROW, "n": 640, "B": 512}, {"fp32 units": 1 - 640 / 1024}, {"B": 128}, parts=ISSUES
@@ -302,7 +290,7 @@ CASES = {
     "a sort for two": Case(
         unneeded_results,
         kernels.largest_two,
-        {**ROW, "B": 512, "SORTED": True},
+        {**ROW, "B": 256, "SORTED": True},
         {"instruction issue": (0.7, 1.0)},
         {"SORTED": False},
         parts=ISSUES,
@@ -343,18 +331,10 @@ CASES = {
         {"JOINED": True},
         parts={**ISSUES, "special functions": 0.6},
     ),
-    "a row for each slot": Case(
-        same_in_all_ctas,
-        kernels.quantize_for_slots,
-        {**ROW, "scales": "*fp32", "out": "*i8", "n": 8, "ONCE": False},
-        {"instruction issue": (0.2, 0.95)},
-        {"ONCE": True},
-        parts=ISSUES,
-    ),
     "keys of 64 bits": Case(
         unneeded_results,
         kernels.order_of,
-        {"x": "*i16", "out": "*i32", "B": 256, "WIDE": True},
+        {"x": "*i16", "out": "*i32", "B": 128, "WIDE": True},
         {"instruction issue": (0.4, 0.5)},
         {"WIDE": False},
         parts=ISSUES,

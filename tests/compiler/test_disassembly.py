@@ -174,7 +174,6 @@ def test_amds_machine_code() -> None:
     assert loop.line in range(module.position(written.start).line, module.position(written.end - 1).line + 1)
     dots = {module.position(one.start).line for one in module.walk() if one.name == "tt.dot"}
     assert dots == {one.line for one in code if pipeline_of(one) is Pipeline.TENSOR}
-
     waits = set(waits_in(function))
     pairs = list(amd_loads_and_users(function))
     assert len(pairs) > 16

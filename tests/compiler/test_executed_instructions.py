@@ -144,38 +144,6 @@ def loop_of(*body: str) -> MachineFunction:
     return made(f"{LOOP} @!P0 EXIT", f"{LOOP} NOP", "a:", *body, f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
 
 
-@pytest.mark.parametrize("body", [f"{BARRIER} BAR.SYNC", f"{LOAD} LDG.E", f"{STORE} @!P1 STG.E"])
-@pytest.mark.parametrize("iterations", [10, 1])
-def test_one_copy_of_an_operation_counts_iterations(body: str, iterations: int) -> None:
-    """And how often the loop is entered, and the code after it."""
-    assert found_in(loop_of(body), iterations) == [ALL, ALL, iterations * ALL, ALL]
-
-
-@pytest.mark.parametrize("body", [f"{BARRIER} BAR.SYNC", f"{LOAD} LDG.E"])
-def test_a_loop_that_no_cta_enters_is_not_counted(body: str) -> None:
-    assert found_in(loop_of(body), 0) == [ALL, None, None, None]
-
-
-def test_without_the_number_of_iterations_nothing_behind_a_guard_is_known() -> None:
-    assert found_in(loop_of(f"{BARRIER} BAR.SYNC"), None) == [ALL, None, None, None]
-
-
-def test_two_barriers_may_be_of_one_operation_or_of_two_copies() -> None:
-    """The lower bound is that of two copies."""
-    assert found_in(loop_of(*[f"{BARRIER} BAR.SYNC"] * 2)) == [ALL, ALL, 5 * ALL, ALL]
-
-
-@pytest.mark.parametrize("body", ["10 IADD3", f"{LOOP} HGMMA", f"{LOAD} STG.E"])
-def test_other_instructions_show_nothing(body: str) -> None:
-    assert found_in(loop_of(body)) == [ALL, None, None, None]
-
-
-def test_loads_of_known_size_show_how_far_a_loop_is_unrolled() -> None:
-    """Each thread loads four bytes."""
-    assert found_in(loop_of(*[f"{LOAD} LDG.E"] * 2), 10) == [ALL, ALL, 5 * ALL, ALL]
-    assert found_in(loop_of(f"{LOAD} LDG.E.64"), 10) == [ALL, ALL, 5 * ALL, ALL]
-
-
 def remainder(*copies: int) -> MachineFunction:
     """A loop of the first number of copies, and blocks that a branch jumps over."""
     blocks = [
@@ -186,9 +154,52 @@ def remainder(*copies: int) -> MachineFunction:
     return made("a:", *[f"{LOAD} LDG.E"] * copies[0], f"{LOOP} @P0 BRA a", *blocks, f"{RETURN} EXIT")
 
 
-def test_the_rest_of_the_iterations_is_not_counted() -> None:
-    assert found_in(remainder(4, 2, 1), 11) == [2 * ALL, ALL, None, ALL, None, ALL]
-    assert found_in(remainder(4, 2, 1), 6) == [ALL, ALL, None, ALL, None, ALL]
+MASKED = (f"{STORE} @P0 BRA b", f"{STORE} STG.E", "b:", f"{BARRIER} BAR.SYNC")
+PADDING = ("p:", f"{RETURN} BRA p", f"{RETURN} NOP")
+CALLED = made("7 CALL f", f"{RETURN} EXIT", "7 FADD", "7 RET", *PADDING)
+MOVED_OUT = made(f"{LOOP} @!P0 EXIT", f"{LOAD} LDG.E", "a:", f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
+DIVERGING = made("16 @P0 BRA a", "16 LDG.E", "a:", "17 BAR.SYNC", "17 @P0 EXIT", f"{RETURN} EXIT")
+ENDLESS = made("a:", f"{BARRIER} BAR.SYNC", f"{LOOP} NOP", f"{LOOP} BRA a", f"{RETURN} EXIT")
+
+
+@pytest.mark.parametrize(
+    ("code", "iterations", "expected"),
+    [
+        # One copy of an operation counts iterations: how often the loop is entered, and the code after it.
+        *(
+            (loop_of(body), count, [ALL, ALL, count * ALL, ALL])
+            for body in (f"{BARRIER} BAR.SYNC", f"{LOAD} LDG.E", f"{STORE} @!P1 STG.E")
+            for count in (10, 1)
+        ),
+        # No CTA enters the loop, or how often is not known.
+        (loop_of(f"{BARRIER} BAR.SYNC"), 0, [ALL, None, None, None]),
+        (loop_of(f"{LOAD} LDG.E"), 0, [ALL, None, None, None]),
+        (loop_of(f"{BARRIER} BAR.SYNC"), None, [ALL, None, None, None]),
+        # Two barriers may be of one operation or of two copies: the lower bound.
+        (loop_of(*[f"{BARRIER} BAR.SYNC"] * 2), 10, [ALL, ALL, 5 * ALL, ALL]),
+        # Other instructions show nothing, nor does what moved out of the loop.
+        *((loop_of(body), 10, [ALL, None, None, None]) for body in ("10 IADD3", f"{LOOP} HGMMA", f"{LOAD} STG.E")),
+        (MOVED_OUT, 10, [ALL, None, None, None]),
+        # Loads of known size show how far a loop is unrolled: each thread loads four bytes.
+        (loop_of(*[f"{LOAD} LDG.E"] * 2), 10, [ALL, ALL, 5 * ALL, ALL]),
+        (loop_of(f"{LOAD} LDG.E.64"), 10, [ALL, ALL, 5 * ALL, ALL]),
+        (made(*[f"{LOAD} LDG.E"] * 10, f"{RETURN} EXIT"), 10, [ALL]),
+        # The rest of the iterations is not counted.
+        (remainder(4, 2, 1), 11, [2 * ALL, ALL, None, ALL, None, ALL]),
+        (remainder(4, 2, 1), 6, [ALL, ALL, None, ALL, None, ALL]),
+        # Branches that may diverge hide what is between them, but not what follows where they meet.
+        (DIVERGING, 10, [ALL, None, ALL, None]),
+        # A mask may leave something out.
+        (loop_of(*MASKED), 10, [ALL, ALL, 10 * ALL, None, 10 * ALL, ALL]),
+        (loop_of(*MASKED[:-1]), 10, [ALL, None, None, None, None, None]),
+        # Padding is not executed, and called functions are unknown.
+        (made("7 NOP", f"{RETURN} EXIT", *PADDING), 10, [ALL, 0, 0]),
+        (CALLED, 10, [ALL, None, None, None]),
+        (ENDLESS, 10, [None, None]),
+    ],
+)
+def test_how_often_blocks_execute(code: MachineFunction, iterations: int | None, expected: list[int | None]) -> None:
+    assert found_in(code, iterations) == expected
 
 
 @pytest.mark.parametrize("copies", [(2, 1, 1), (4, 3, 1, 2), (2, 2)])
@@ -207,15 +218,14 @@ def again(*, before: bool) -> MachineFunction:
     return made(*first, *four, *two, *one, f"{RETURN} EXIT")
 
 
-@pytest.mark.parametrize(("iterations", "four"), [(11, 2), (12, 3), (7, 1)])
-def test_the_rest_may_be_in_a_loop_of_its_own(iterations: int, four: int) -> None:
-    assert found_in(again(before=False), iterations) == [four * ALL, ALL, None, ALL, None, ALL]
-
-
-@pytest.mark.parametrize(("iterations", "four"), [(12, 2), (13, 3), (8, 1)])
-def test_an_iteration_before_all_others(iterations: int, four: int) -> None:
-    """It is executed in any case, as its block is the first."""
-    assert found_in(again(before=True), iterations) == [ALL, four * ALL, ALL, None, ALL, None, ALL]
+@pytest.mark.parametrize(
+    ("before", "iterations", "four"),
+    [(False, 11, 2), (False, 12, 3), (False, 7, 1), (True, 12, 2), (True, 13, 3), (True, 8, 1)],
+)
+def test_the_rest_may_be_in_a_loop_of_its_own(before: bool, iterations: int, four: int) -> None:
+    """An iteration before all others is executed in any case, as its block is the first."""
+    found = found_in(again(before=before), iterations)
+    assert found == [ALL] * before + [four * ALL, ALL, None, ALL, None, ALL]
 
 
 # Instructions of a loop of arithmetic, which mark no operation.
@@ -271,44 +281,11 @@ def test_without_a_clear_counter_a_loop_is_executed_once(body: list[str]) -> Non
     assert block_executions(code, arithmetic(10), WARPS).known == [ALL, ALL]
 
 
-def test_what_moved_out_of_a_loop_shows_nothing() -> None:
-    moved = made(f"{LOOP} @!P0 EXIT", f"{LOAD} LDG.E", "a:", f"{LOOP} @P0 BRA a", f"{RETURN} EXIT")
-    assert found_in(moved) == [ALL, None, None, None]
-
-
-def test_branches_that_may_diverge_hide_what_is_between_them() -> None:
-    """But not what follows where their ways meet."""
-    found = found_in(made("16 @P0 BRA a", "16 LDG.E", "a:", "17 BAR.SYNC", "17 @P0 EXIT", f"{RETURN} EXIT"))
-    assert found == [ALL, None, ALL, None]
-
-
-def test_what_a_mask_may_leave_out_is_not_counted() -> None:
-    body = (f"{STORE} @P0 BRA b", f"{STORE} STG.E", "b:", f"{BARRIER} BAR.SYNC")
-    assert found_in(loop_of(*body)) == [ALL, ALL, 10 * ALL, None, 10 * ALL, ALL]
-    assert found_in(loop_of(*body[:-1])) == [ALL, None, None, None, None, None]
-
-
 def test_a_barrier_shows_how_many_ctas_take_a_branch() -> None:
     with_barrier = BODY.replace("      tt.store %p, %v", "      ttg.local_barrier\n      tt.store %p, %v")
     code = made(f"{IF} @P0 BRA a", f"{IN_IF} BAR.SYNC", "a:", f"{RETURN + 1} EXIT")
     assert found_in(code, text=with_barrier) == [ALL, WARPS, ALL]
     assert found_in(made(f"{IF} @P0 BRA a", f"{IN_IF} STG.E", "a:", f"{RETURN} EXIT")) == [ALL, None, ALL]
-
-
-def test_fully_unrolled_loops_are_executed_once() -> None:
-    assert found_in(made(*[f"{LOAD} LDG.E"] * 10, f"{RETURN} EXIT")) == [ALL]
-
-
-def test_called_functions_are_unknown_and_padding_is_not_executed() -> None:
-    padding = ("p:", f"{RETURN} BRA p", f"{RETURN} NOP")
-    assert found_in(made("7 NOP", f"{RETURN} EXIT", *padding)) == [ALL, 0, 0]
-    called = made("7 CALL f", f"{RETURN} EXIT", "7 FADD", "7 RET", *padding)
-    assert found_in(called) == [ALL, None, None, None]
-
-
-def test_nothing_is_known_if_a_loop_has_no_known_way_out() -> None:
-    code = made("a:", f"{BARRIER} BAR.SYNC", f"{LOOP} NOP", f"{LOOP} BRA a", f"{RETURN} EXIT")
-    assert found_in(code) == [None, None]
 
 
 def test_ctas_of_a_cluster_all_count() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import re
 import subprocess
 from collections import Counter
@@ -184,49 +183,3 @@ def test_machine_code_has_no_fewer_instructions(tmp_path: Path) -> None:
     )
     assert 0.5 * alu < total.logic / threads <= alu
     assert 0.9 * products < total.integer_multiplications / threads <= products
-
-
-_OF_ONE = (
-    *(
-        "tl.exp({})",
-        "tl.exp2({})",
-        "tl.sqrt({})",
-        "tl.rsqrt({})",
-        "tl.sigmoid({})",
-        "(-{})",
-        "tl.abs({})",
-        "tl.log({})",
-    ),
-    *("tl.maximum({}, 0.0)", "tl.minimum({}, 1.0)", "tl.clamp({}, 0.0, 1.0)", "tl.clamp({}, -1.0, 2.0)", "({} * 2.0)"),
-    *("({} * 0.7)", "({} + 1.0)", "(1.0 / {})", "(1.0 - {})", "({} / 3.0)", "({} * 1.0)", "tl.floor({})", "tl.erf({})"),
-    *("({}).to(tl.float16).to(tl.float32)", "({}).to(tl.bfloat16).to(tl.float32)", "(({}) > 0.5).to(tl.float32)"),
-    *("({}).to(tl.int32).to(tl.float32)", "tl.sin({})", "libdevice.tanh({})"),
-)
-_OF_TWO = (
-    *("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})"),
-    *("tl.where({0} > {1}, {0}, {1})", "tl.where({0} > 0, {0}, {1})", "tl.where({0} <= {1}, {0} * 2.0, {1} + 0.5)"),
-    *("tl.where(({0} > 0) & ({1} < 1), {0}, 0.0)", "tl.fma({0}, {1}, {0})", "tl.where(mask, {0} + {1}, {0})"),
-)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(200))
-def test_no_more_is_counted_of_any_expression(tmp_path: Path, seed: int) -> None:
-    chosen = random.Random(seed)
-    leaves = ["x", "y", "x", "places.to(tl.float32)"]
-
-    def expression(depth: int) -> str:
-        if not depth:
-            return chosen.choice(leaves)
-        if chosen.random() < 0.5:
-            return chosen.choice(_OF_ONE).format(expression(depth - 1))
-        return chosen.choice(_OF_TWO).format(expression(depth - 1), expression(depth - 1))
-
-    lines = []
-    for name in ("a", "b", "z")[: chosen.randint(1, 3)]:
-        lines.append(f"{name} = {expression(chosen.randint(1, 3))}")
-        leaves.append(name)
-    lines.append(f"z = {leaves[-1]} + tl.zeros_like(x)")
-    element, out = (chosen.choice(("fp32", "fp16", "bf16", "fp64")) for _ in range(2))
-    found = most_counted(tmp_path, lines, element, out, "" if element in FLOATS else FLOAT)
-    assert {name: counts for name, counts in found.items() if counts[0] > counts[1]} == {}, lines

@@ -32,30 +32,6 @@ def both_sums(x, out, n, B: tl.constexpr):
 
 
 @triton.jit
-def softmax_of_three_passes(x, out, n, B: tl.constexpr):
-    row = tl.program_id(0) * n
-    top = tl.full((B,), float("-inf"), tl.float32)
-    for i in range(0, n, B):
-        top = tl.maximum(top, tl.load(x + row + i + tl.arange(0, B)))
-    most = tl.max(top)
-    total = tl.zeros((B,), tl.float32)
-    for i in range(0, n, B):
-        total += tl.exp(tl.load(x + row + i + tl.arange(0, B)) - most)  # here
-    whole = tl.sum(total)
-    for i in range(0, n, B):
-        v = tl.load(x + row + i + tl.arange(0, B))  # here
-        tl.store(out + row + i + tl.arange(0, B), tl.exp(v - most) / whole)
-
-
-@triton.jit
-def softmax_of_a_block(x, out, n, B: tl.constexpr):
-    places = tl.program_id(0) * n + tl.arange(0, B)
-    v = tl.load(x + places)
-    e = tl.exp(v - tl.max(v))
-    tl.store(out + places, e / tl.sum(e))
-
-
-@triton.jit
 def outputs_of_a_row(x, y, out, n, B: tl.constexpr):
     row, i = tl.program_id(0) * n, tl.arange(0, B)
     for k in range(4):
@@ -109,19 +85,6 @@ def select_after_load(x, out, n, B: tl.constexpr, MASKED: tl.constexpr):
 
 
 @triton.jit
-def halves(x, y, out, n, B: tl.constexpr, MASKED: tl.constexpr):
-    i = tl.arange(0, B)
-    place = tl.program_id(0) * B + i
-    if MASKED:
-        v = tl.load(tl.where(i < n, x + place, y + place))
-    else:
-        a = tl.load(x + place)  # here
-        b = tl.load(y + place)  # here
-        v = tl.where(i < n, a, b)
-    tl.store(out + place, v)
-
-
-@triton.jit
 def choice(flags, x, y, out, B: tl.constexpr, MASKED: tl.constexpr):
     place = tl.program_id(0) * B + tl.arange(0, B)
     flag = tl.load(flags + place) != 0
@@ -146,10 +109,7 @@ def causal(q, k, v, out, n, B: tl.constexpr, D: tl.constexpr, FORM: tl.constexpr
     for first in range(0, end, B):
         columns = first + tl.arange(0, B)
         s = tl.dot(a, tl.load(k + columns[None, :] * D + d[:, None]))
-        if FORM == "added":
-            s += tl.where(rows[:, None] >= columns[None, :], 0.0, float("-inf"))  # here if added
-        else:
-            s = tl.where(rows[:, None] >= columns[None, :], s, float("-inf"))  # here if selected
+        s = tl.where(rows[:, None] >= columns[None, :], s, float("-inf"))  # here if selected
         new = tl.maximum(top, tl.max(s, 1))
         p = tl.exp(s - new[:, None])
         acc = acc * tl.exp(top - new)[:, None] + tl.dot(
@@ -519,22 +479,6 @@ def three_weights(x, y, out, n, B: tl.constexpr, JOINED: tl.constexpr):
         else:
             acc += 0.5 * tl.exp(-a * k) * tl.exp(-b * k)  # here
     tl.store(out + i, acc)
-
-
-@triton.jit
-def quantize_for_slots(x, out, scales, n, B: tl.constexpr, ONCE: tl.constexpr):
-    i = tl.arange(0, B)
-    if ONCE:
-        token = tl.program_id(0)
-        v = tl.load(x + token * B + i)
-        most = tl.max(tl.abs(v))
-        for slot in range(n):
-            tl.store(out + (token * n + slot) * B + i, (v / most).to(tl.int8))
-    else:
-        token = tl.program_id(0) // n
-        v = tl.load(x + token * B + i)
-        most = tl.max(tl.abs(v))  # here
-        tl.store(out + (token * n + tl.program_id(0) % n) * B + i, (v / most).to(tl.int8))
 
 
 @triton.jit

@@ -199,6 +199,9 @@ class FakeGpu:
         self._blocks[block.address] = block
         return block
 
+    def has_block_of(self, size_bytes: int) -> bool:
+        return any(len(block.bytes) == size_bytes for block in self._blocks.values())
+
     def load(self, kernel: LoadedKernel) -> int:
         """The kernel's handle. Raises ``RuntimeError``, as the driver does."""
         self.assert_outside_graph("loading a kernel")

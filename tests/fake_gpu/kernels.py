@@ -6,6 +6,7 @@ The more that ``n`` is, the longer each scope takes: by it, a launch is known in
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import torch
 import triton
@@ -72,24 +73,16 @@ def follow(table_ptr, out_ptr, n):
     tl.store(out_ptr + pid, tl.load(address.to(tl.pointer_type(tl.float32)) + pid))
 
 
-def _scale(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
-    out[: grid[0]] = x[: grid[0]] * n
-    return cycles_of(n)
+def _by_element(compute: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[..., int]:
+    def host_kernel(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
+        out[: grid[0]] = compute(x[: grid[0]], n)
+        return cycles_of(n)
+
+    return host_kernel
 
 
 def _blocks(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int, BLOCK: int) -> int:
-    out[:16] = x[:16] * n
-    return cycles_of(n)
-
-
-def _power(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
-    out[: grid[0]] = x[: grid[0]] ** n
-    return cycles_of(n)
-
-
-def _tuned(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
-    out[: grid[0]] = x[: grid[0]] + n
-    return cycles_of(n)
+    return _by_element(lambda x, n: x * n)((16, 1, 1), x, out, n)
 
 
 def _total(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, BLOCK: int) -> int:
@@ -115,10 +108,10 @@ def n_of(cycles: int) -> int:
 
 
 HOST_KERNELS = {
-    "scale": _scale,
+    "scale": _by_element(lambda x, n: x * n),
     "blocks": _blocks,
-    "power": _power,
-    "tuned": _tuned,
+    "power": _by_element(lambda x, n: x**n),
+    "tuned": _by_element(lambda x, n: x + n),
     "total": _total,
     "follow": _follow,
 }

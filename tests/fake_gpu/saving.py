@@ -112,19 +112,28 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     reports = workspace.new_reports_folder("run")
     session = Session("run", str(workspace.folder), str(reports), Recording(launches=launches), saved=chosen)
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
-    uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
     step = Step(session, report, PlansMadeNow(session, report, _Inserter()).plan_of, device, capture.current)
+    with step_here(gpu, step, _compiled()):
+        try:
+            yield Saving(gpu, capture, workspace, reports)
+            capture.take()
+        finally:
+            capture.enabled = False
+            capture.close()
+
+
+@contextmanager
+def step_here(gpu: FakeGpu, step: Step, cache: Path) -> Iterator[None]:
+    """Do a step in this process as long as the context lasts. What Triton compiles by itself is in ``cache``."""
+    uninstall = install(gpu)
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:
         with fresh_jit_caches(), knobs.cache.scope():
-            knobs.cache.dir = str(_compiled())
-            yield Saving(gpu, capture, workspace, reports)
-            capture.take()
+            knobs.cache.dir = str(cache)
+            yield
     finally:
-        capture.enabled = False
-        capture.close()
         unwrap()
         uninstall()
 

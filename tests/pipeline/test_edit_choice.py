@@ -1,4 +1,4 @@
-"""The choice of edits: by findings, by the limit, next to the present options, and around what won."""
+"""The choice of edits: by findings, by the limit, next to the present options, around what won, and grids."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kprof_inject.analysis.limits.limit import Limit
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import edit_choice
-from kprof_inject.pipeline.edit_choice import MAX_BUILDS, edits_after, edits_for
+from kprof_inject.pipeline.edit_choice import MAX_BUILDS, edits_after, edits_for, named_grid
 from kprof_inject.runtime.worker.edit import KernelToEdit
-from kprof_inject.runtime.worker.edit_kinds import KINDS
 
 TTGIR = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
   tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>) {
@@ -133,12 +133,41 @@ def test_the_best_is_combined_and_moved_further() -> None:
     assert len(found) <= MAX_BUILDS
 
 
-@pytest.mark.parametrize("rule", edit_choice._BY_RULE)
-def test_each_row_of_the_table_names_kinds(rule: str) -> None:
-    for step in (*edit_choice._BY_RULE[rule], *edit_choice._ALSO_BY_RULE.get(rule, ())):
-        assert step.partition("=")[0].rstrip("+-") in KINDS
-
-
 def test_all_findings_come_before_what_else_one_proposes() -> None:
     found = texts(edits_for([finding("too-few-stages", 0.4), finding("l2-reuse", 0.2)], None, of_ttir(SUM)))
     assert found.index("program_order=grouped:8") < found.index("loop_stages=2")
+
+
+# Grids that users name
+
+NUMBERS = {"M": 1000, "BLOCK_M": 64, "GROUP": 8}
+
+
+@pytest.mark.parametrize(
+    ("expression", "grid"),
+    [
+        ("cdiv(M, BLOCK_M)", (16, 1, 1)),
+        ("triton.cdiv(M, BLOCK_M) * 2, GROUP", (32, 8, 1)),
+        ("(M // BLOCK_M - 1, M % 7, max(GROUP, 2))", (14, 6, 8)),
+    ],
+)
+def test_an_expression(expression: str, grid: tuple[int, int, int]) -> None:
+    assert named_grid(expression, NUMBERS) == grid
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "column"),
+    [
+        ("cdiv(M, BLOCK_N)", "BLOCK_N is no number of the launch", 9),
+        ("M // 0", "cannot compute", 1),
+        ("M - 1000", "is none of one to three sizes", 1),
+        ("__import__('os').system('x')", "a grid cannot have this", 1),
+        ("M ** 9", "a grid cannot have this", 1),
+        ("M +", "cannot compute", 1),
+    ],
+)
+def test_what_is_no_grid(expression: str, message: str, column: int) -> None:
+    with pytest.raises(KprofError, match=message) as error:
+        named_grid(expression, NUMBERS)
+    assert error.value.where is not None
+    assert error.value.where.column == column

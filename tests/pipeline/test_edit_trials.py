@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -35,6 +33,8 @@ pytestmark = pytest.mark.triton
 compile_build = builds._compile_build
 
 Answer = Callable[[int], TaskResult | None]
+Attempt = Callable[..., EditsRecord]
+Workers = Callable[[Answer], "Processes"]
 
 
 def answer_of(won: Mapping[int, float], warps: int) -> TaskResult:
@@ -91,7 +91,7 @@ class Processes:
 
 
 @pytest.fixture
-def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
+def attempt(tmp_path: Path, scale_launch: Path) -> Attempt:
     workspace = Workspace.begin(tmp_path / "ws")
 
     def tried(*edits: str, seconds: float = 120.0, said: Callable[[str], None] = lambda _: None) -> EditsRecord:
@@ -105,6 +105,11 @@ def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
     return tried
 
 
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], Processes]:
+    return partial(Processes, monkeypatch)
+
+
 WON = {1: -0.5, 2: -0.2, 8: 0.3, 16: 0.2}
 
 
@@ -113,40 +118,33 @@ def outcomes(record: EditsRecord) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_best_is_confirmed_alone_in_another_process(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+def test_the_best_is_confirmed_alone_in_another_process(attempt: Attempt, workers: Workers) -> None:
+    processes = workers(lambda warps: answer_of(WON, warps))
     record = attempt()
     assert processes.asked == [[0, 8, 2, 16], [8]], "the neighbours, one further on, and the best once more"
-    assert record.winner is not None
-    assert record.winner.text == "num_warps=8"
+    assert record.winner and record.winner.text == "num_warps=8"
     assert outcomes(record)["num_warps=16"] == "faster"
     assert record.gpu_seconds == 5.0
     assert record.ended == "all"
 
 
 @pytest.mark.slow
-def test_a_win_by_luck_is_none(attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_win_by_luck_is_none(attempt: Attempt, workers: Workers) -> None:
     def answer(warps: int) -> TaskResult:
         return answer_of({8: 0.2, 16: 0.1} if len(lucky.asked) == 1 else {8: 0.002, 16: 0.15}, warps)
 
-    lucky = Processes(monkeypatch, answer)
+    lucky = workers(answer)
     record = attempt("num_warps=8", "num_warps=16")
     assert lucky.asked == [[0, 8, 16], [8], [16]]
     assert outcomes(record) == {"num_warps=8": "no difference", "num_warps=16": "faster"}
-    assert record.winner is not None
-    assert record.winner.confirmed is not None
-    assert record.winner.confirmed.won == 0.15
+    assert record.winner and record.winner.confirmed and record.winner.confirmed.won == 0.15
     assert headline(record).startswith("num_warps=16 makes scale 15.0 % ± 0.1 faster")
 
 
 @pytest.mark.slow
-def test_a_build_that_ends_its_process_is_refused_alone(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_ends_its_process_is_refused_alone(attempt: Attempt, workers: Workers) -> None:
     died = TaskResult(refusal="the process that repeated it ended with signal SIGKILL")
-    Processes(monkeypatch, lambda warps: died if warps == 2 else answer_of(WON, warps))
+    workers(lambda warps: died if warps == 2 else answer_of(WON, warps))
     said: list[str] = []
     record = attempt("num_warps=2", "num_warps=8", said=said.append)
     assert outcomes(record) == {"num_warps=8": "faster", "num_warps=2": "refused"}
@@ -159,10 +157,8 @@ def test_a_build_that_ends_its_process_is_refused_alone(
     ]
 
 
-def test_a_kernel_that_cannot_be_repeated_is_not_tried(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processes = Processes(monkeypatch, lambda warps: TaskResult(refusal="something else is at its addresses"))
+def test_a_kernel_that_cannot_be_repeated_is_not_tried(attempt: Attempt, workers: Workers) -> None:
+    processes = workers(lambda warps: TaskResult(refusal="something else is at its addresses"))
     record = attempt()
     assert processes.asked == [[0]]
     assert headline(record) == "scale was not tried, because something else is at its addresses"
@@ -171,55 +167,43 @@ def test_a_kernel_that_cannot_be_repeated_is_not_tried(
 # The limit of time
 
 
-def never(_: int) -> None:
-    return None
-
-
 @pytest.mark.slow
-def test_the_best_so_far_is_the_answer_when_the_time_is_over(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_so_far_when_time_is_over(attempt: Attempt, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is busy with the second edit, or hangs in it."""
     monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 60.0)
-    Processes(monkeypatch, lambda warps: None if warps == 2 else answer_of(WON, warps))
+    workers(lambda warps: None if warps == 2 else answer_of(WON, warps))
     begun = time.monotonic()
     record = attempt("num_warps=8", "num_warps=2", "num_warps=16", seconds=6.0)
     assert 4 < time.monotonic() - begun < 10
     assert record.ended == "time"
     assert [one.outcome for one in record.tried] == ["faster", "not measured", "not measured"]
     assert [one.refusal for one in record.tried[1:]] == ["the 6 s were over while it was timed", "the 6 s were over"]
-    assert record.winner is not None
-    assert record.winner.text == "num_warps=8"
+    assert record.winner and record.winner.text == "num_warps=8"
 
 
 @pytest.mark.slow
-def test_an_edit_that_hangs_is_given_up(attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_that_hangs_is_given_up(attempt: Attempt, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 3.0)
-    Processes(monkeypatch, lambda warps: None if warps == 2 else answer_of(WON, warps))
+    workers(lambda warps: None if warps == 2 else answer_of(WON, warps))
     record = attempt("num_warps=2", "num_warps=8", seconds=12.0)
     assert outcomes(record) == {"num_warps=2": "refused", "num_warps=8": "faster"}
     assert record.ended == "all"
 
 
 @pytest.mark.slow
-def test_without_time_to_confirm_it_the_best_says_so(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processes = Processes(monkeypatch, lambda warps: None if len(processes.asked) == 2 else answer_of(WON, warps))
+def test_without_time_to_confirm_it_the_best_says_so(attempt: Attempt, workers: Workers) -> None:
+    processes = workers(lambda warps: None if len(processes.asked) == 2 else answer_of(WON, warps))
     record = attempt("num_warps=8", seconds=6.0)
     assert processes.asked == [[0, 8], [8]]
-    assert record.winner is not None
-    assert record.winner.confirmed is None
+    assert record.winner and record.winner.confirmed is None
     assert record.ended == "time"
     assert headline(record) == (
         "num_warps=8 makes scale 30.0 % ± 0.1 faster: 1.00 µs → 700 ns (no time for a second process to confirm it)"
     )
 
 
-def test_without_time_for_the_unchanged_kernel_nothing_is_measured(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Processes(monkeypatch, never)
+def test_without_time_for_the_unchanged_kernel_nothing_is_measured(attempt: Attempt, workers: Workers) -> None:
+    workers(lambda _: None)
     record = attempt("num_warps=8", seconds=0.2)
     assert not record.is_answered
     assert headline(record).startswith("no edit of scale was measured, because the 0.2 s were over")
@@ -242,10 +226,8 @@ def slow_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slow_compiler")
-def test_one_long_compilation_does_not_take_all(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+def test_one_long_compilation_does_not_take_all(attempt: Attempt, workers: Workers) -> None:
+    workers(lambda warps: answer_of(WON, warps))
     said: list[str] = []
     record = attempt("num_warps=2", "num_warps=8", seconds=24.0, said=said.append)
     assert outcomes(record) == {"num_warps=2": "not measured", "num_warps=8": "faster"}
@@ -254,80 +236,28 @@ def test_one_long_compilation_does_not_take_all(
     assert f"num_warps=2 is not measured: {record.tried[0].refusal}" in said
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("slow_compiler")
-def test_the_time_is_over_while_an_edit_compiles(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 60.0)
-    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
-    begun = time.monotonic()
-    record = attempt("num_warps=2", "num_warps=8", seconds=8.0)
-    assert time.monotonic() - begun < 12
-    assert record.ended == "time"
-    assert record.tried[0].refusal == "the 8 s were over while it compiled"
-
-
-def interrupt(_: int) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.slow
-def test_an_interruption_leaves_the_best_so_far(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Processes(monkeypatch, lambda warps: interrupt(2) if warps == 2 else answer_of(WON, warps))
-    record = attempt("num_warps=8", "num_warps=2", "num_warps=16")
-    assert record.ended == "interrupted"
-    assert record.tried[1].refusal == "it was interrupted while it was timed"
-    assert record.tried[2].refusal.startswith("it was interrupted")
-    assert record.winner is not None
-    assert record.winner.confirmed is None
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("slow_compiler")
-def test_an_interruption_while_edits_compile(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
-    timer = threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    record = attempt("num_warps=2")
-    assert record.ended == "interrupted"
-    assert record.tried[0].refusal == "it was interrupted while it compiled"
-
-
-def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_launch: Path) -> None:
+def test_a_launch_without_its_machine_code_is_not_tried(attempt: Attempt, scale_launch: Path) -> None:
     shutil.rmtree(scale_launch / "build")
     edit(scale_launch, lambda values: [values["files"].pop(name) for name in [*values["files"]] if "build/" in name])
-    workspace = Workspace.begin(tmp_path / "ws")
-    saved = read_saved_launch(scale_launch)
-    adopt(workspace, saved)
-    (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, Report(()), TryChoice(), lambda _: None)
-    assert headline(record) == "scale was not tried, because its machine code was not saved"
+    assert headline(attempt()) == "scale was not tried, because its machine code was not saved"
 
 
 @pytest.mark.slow
-def test_a_launch_that_is_too_long_for_the_time_is_not_timed(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_that_is_too_long_for_the_time_is_not_timed(attempt: Attempt, workers: Workers) -> None:
     def answer(warps: int) -> TaskResult:
         assert warps == 0
         return TaskResult(edit=TimedEdit(clean_ns=3e9, clean=Resources()))
 
-    Processes(monkeypatch, answer)
+    workers(answer)
     record = attempt("num_warps=8", seconds=60.0)
     assert (record.tried[0].outcome, record.tried[0].refusal) == ("not measured", "12 pairs of launches take 72 s")
 
 
-def test_text_that_compiles_to_another_kernel_is_refused(
-    attempt: Callable[..., EditsRecord], scale_launch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_that_makes_another_kernel_is_refused(attempt: Attempt, scale_launch: Path, workers: Workers) -> None:
     (ptx,) = (scale_launch / "build").glob("*.ptx")
     ptx.write_text(ptx.read_text().replace("mul.f32", "add.f32").replace("mul.", "add."))
     reseal(scale_launch)
-    processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+    processes = workers(lambda warps: answer_of(WON, warps))
     record = attempt("num_warps=8", "program_order=reversed")
     assert processes.asked == [[0]]
     assert {one.outcome for one in record.tried} == {"refused"}
@@ -337,23 +267,3 @@ def test_text_that_compiles_to_another_kernel_is_refused(
 def test_kernels_of_other_names_are_not_tried(tmp_path: Path, scale_launch: Path) -> None:
     with pytest.raises(KprofError):
         try_edits(Workspace.begin(tmp_path / "ws"), {"v": scale_launch}, Report(()), TryChoice("nope"), lambda _: None)
-
-
-@pytest.mark.parametrize(
-    ("what", "shown"),
-    [("the compiler died (signal SIGSEGV)\n  last words", "the compiler died (signal SIGSEGV)"), ("", "KprofError")],
-)
-def test_an_edit_that_ends_the_compiler_is_refused(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch, what: str, shown: str
-) -> None:
-    take = edit_trials._Trials._compiled
-
-    def failing(trials: edit_trials._Trials, trial: edit_trials._Trial, build: Build, error: KprofError | None) -> None:
-        take(trials, trial, build, KprofError(what) if trial.proposal.edits else error)
-
-    monkeypatch.setattr(edit_trials._Trials, "_compiled", failing)
-    processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
-    record = attempt("num_warps=8")
-    assert processes.asked == [[0]]
-    assert record.tried[0].refusal == f"it does not compile: {shown}"
-    assert not record.is_answered

@@ -1,4 +1,4 @@
-"""Launches in a trace of ``torch.profiler``, judged by Perfetto's trace processor."""
+"""Launches in a trace of torch.profiler, judged by Perfetto's trace processor."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from replacing import replace
+from several_kernels import three_kernels
 from snapshots import check
 from torch_traces import BASE_NS, Kernel, kineto_text
 from trace_processor.processor import query_many
 
-from kprof_inject.capture.measurements import BENCHMARK_SPAN
+from kprof_inject.analysis.program import Report
+from kprof_inject.capture.capture_files import FILES, read_optional
+from kprof_inject.capture.measurements import BENCHMARK_SPAN, GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.torch_traces import merge
+from kprof_inject.pipeline.torch_traces import merge, save_gpu_work
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 UNIX_NS = 1_764_000_000_000_000_000
@@ -132,7 +135,6 @@ def merged(
 def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", range(3))
     path, said = merged(tmp_path, timelines, kernels(range(3)))
-
     facts = json.loads(path.read_text())["kprof_inject"]
     error_ns = facts["launches"][0]["error_ns"]
     assert f"torch_trace.kprof.json.gz: 9 launches, within ± {error_ns} ns, " in said[0] and len(said) == 1
@@ -147,20 +149,6 @@ def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     assert sorted(row["sent"] for row in arrows) == sorted(row["came"] for row in arrows) == sorted(STEP * 3)
     assert all(row["same"] for row in arrows)
     assert calls == [{"arrows": 12}]
-
-
-def test_the_judge_sees_what_lies_outside(tmp_path: Path) -> None:
-    # With shorter bars the same CTAs stick out of them, by more than the error: the query has to count them.
-    timelines = save_steps(tmp_path / "capture", [0])
-    path, _ = merged(tmp_path, timelines, kernels([0]))
-    trace = json.loads(path.read_text())
-    for event in trace["traceEvents"]:
-        if event.get("cat") == "kernel":
-            event["dur"] -= 2
-    (tmp_path / "shorter.json").write_text(json.dumps(trace))
-    (slices,) = query_many(tmp_path / "shorter.json", [outside_sql(trace["kprof_inject"]["launches"][0]["error_ns"])])
-    assert len(slices) == 3
-    assert all(row["outside"] for row in slices)
 
 
 def test_the_events_of_the_trace_stay_as_they_were_byte_for_byte(tmp_path: Path) -> None:
@@ -247,3 +235,92 @@ def test_a_trace_without_launches_or_that_is_none_is_an_error(tmp_path: Path) ->
             list(merge([path], timelines, tmp_path, None))
         path.write_bytes(gzip.compress(b"[]"))
     assert not (tmp_path / "torch_trace.kprof.json.gz").exists()
+
+
+# The GPU's work of a program, added up from traces of torch.profiler
+
+
+def event(category: str, name: str, dur: str, correlation: int) -> str:
+    return (
+        f'{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": 7, "ts": 5.000, "dur": {dur}, '
+        f'"args": {{"correlation": {correlation}, "bytes": 4}}}},'
+    )
+
+
+MORE = (
+    event("gpu_memcpy", "Memcpy HtoD", "2.500", 70)
+    + event("gpu_memset", "Memset (Device)", "1", 71)
+    + event("cuda_runtime", "cudaMemcpyAsync", "99", 70)
+    + event("cuda_runtime", "cudaMemsetAsync", "99", 71)
+    # Through the driver, as ours are.
+    + event("gpu_memcpy", "Memcpy DtoH", "500", 72)
+    + event("cuda_driver", "cuLaunchKernel", "1", 72)
+    # Kernels begin with their number times 10 µs.
+    + event("user_annotation", "kprof_benchmark", "40", 0).replace('"ts": 5.000', '"ts": 500.000')
+    + event("user_annotation", "kprof_benchmark", "10", 0).replace('"ts": 5.000', '"ts": 510.000')
+    + event("user_annotation", "others", "99999", 0)
+)
+
+
+def kernel(name: str, took_ns: int, number: int) -> Kernel:
+    begin_ns = 1_763_900_000_000_000_000 + 10_000 * number
+    return Kernel(name, begin_ns, begin_ns + took_ns, number)
+
+
+def save(path: Path, *kernels: Kernel) -> Path:
+    path.write_bytes(gzip.compress(kineto_text(kernels, more=MORE).encode()))
+    return path
+
+
+def test_the_work_of_all_processes_is_added_up(tmp_path: Path) -> None:
+    three_kernels(tmp_path / "capture")
+    said: list[str] = []
+    traces = [
+        save(
+            tmp_path / "one.json.gz",
+            kernel("gemm", 4_000, 1),
+            kernel("gemm", 6_000, 2),
+            kernel("short", 500, 3),
+            kernel("gemm", 900, 50),
+            kernel("gemm", 900, 53),
+        ),
+        save(tmp_path / "two.json.gz", kernel("gemm", 1_000, 1), kernel("kprof_hold", 100_000, 2)),
+    ]
+    save_gpu_work(tmp_path / "capture", traces, said.append)
+    record = read_optional(tmp_path / "capture", GpuWorkRecord)
+    assert record is not None and record.processes == 2 and not said
+    assert record.work == (
+        GpuWork(name="gemm", kind="kernel", count=3, total_ns=11_000.0),
+        GpuWork(name="Memcpy HtoD", kind="copy", count=2, total_ns=5_000.0),
+        GpuWork(name="Memset (Device)", kind="fill", count=2, total_ns=2_000.0),
+        GpuWork(name="short", kind="kernel", count=1, total_ns=500.0),
+    )
+
+
+def test_shares_are_of_all_that_the_gpu_did(tmp_path: Path) -> None:
+    three_kernels(tmp_path / "capture")
+    alone = {one.name: one for one in report_on(tmp_path / "capture").program.kernels}
+    whole_ns = alone["short"].whole_ns / (alone["short"].share or 0)
+    save_gpu_work(tmp_path / "capture", [save(tmp_path / "one.json.gz", kernel("gemm", int(whole_ns), 1))], print)
+    report = report_on(tmp_path / "capture")
+    assert [work.name for work in report.program.others] == ["gemm", "Memcpy HtoD", "Memset (Device)"]
+    found = {one.name: one for one in report.program.kernels}
+    other_ns = int(whole_ns) + 2_500 + 1_000
+    for name, one in found.items():
+        assert one.share is not None and abs(one.share - alone[name].whole_ns / (whole_ns + other_ns)) < 1e-9
+
+
+def report_on(folder: Path) -> Report:
+    launches = read_capture(folder).launches
+    return Report.of(map(decode_launch, launches), (), launches)
+
+
+def test_a_trace_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
+    three_kernels(tmp_path / "capture")
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [{"cat": "ker'))
+    (tmp_path / "text.json.gz").write_bytes(b"no gzip")
+    said: list[str] = []
+    save_gpu_work(tmp_path / "capture", [tmp_path / "cut.json.gz", tmp_path / "text.json.gz"], said.append)
+    assert len(said) == 2 and said[0].startswith("cannot add up the GPU's work in cut.json.gz: ")
+    save_gpu_work(tmp_path / "capture", [], said.append)
+    assert not (tmp_path / "capture" / FILES[GpuWorkRecord]).exists() and len(said) == 2

@@ -49,7 +49,6 @@ def many_launches(folder: Path, count: int, kernels: int = 1, layout: str = "tim
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each launch was decoded."""
     counts: Counter[int] = Counter()
-
     decode = timeline_module._tallied
 
     def counting(launch: Launch) -> object:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_gpu.repeating import WorkerHere, worker_here
 from fake_runs import FakeRuns
 
 
@@ -19,5 +20,11 @@ def planned_once(tmp_path_factory: pytest.TempPathFactory) -> FakeRuns:
 @pytest.fixture
 def fake_runs(planned_once: FakeRuns, tmp_path: Path) -> FakeRuns:
     """A workspace of that kind for one test."""
-    ignored = shutil.ignore_patterns("captures")
-    return FakeRuns(tmp_path, Path(shutil.copytree(planned_once.workspace, tmp_path / "workspace", ignore=ignored)))
+    return planned_once.copied_to(tmp_path)
+
+
+@pytest.fixture
+def process() -> Iterator[WorkerHere]:
+    """A worker's tasks, done in this process."""
+    with worker_here() as made:
+        yield made

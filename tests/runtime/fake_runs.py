@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -16,11 +17,10 @@ import torch
 from command_line import CommandLine
 from fake_gpu.captured import left_out, numbers_in, states_in
 from fake_gpu.device import FakeDevice
-from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS, power, scale
+from fake_gpu.saving import step_here
 from programs.child import PROGRAMS, Ended, clean_environment, fake_gpu_path, python_path, run_child
-from triton import knobs
 
 from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.mode import Mode
@@ -28,14 +28,12 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.compiling.compiler import wrap_compiler
-from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.plans import WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches, Session
-from kprof_inject.runtime.step import Step, _install_once
+from kprof_inject.runtime.step import Step
 from kprof_inject.workspace import Workspace
 
 EIGHT_KIB = Mode(buffer_bytes=8192)
@@ -53,6 +51,11 @@ class FakeRuns:
     folder: Path
     workspace: Path
     path: str = fake_gpu_path(STARTUP)
+
+    def copied_to(self, folder: Path) -> FakeRuns:
+        """The same workspace for other runs, without the captures."""
+        ignored = shutil.ignore_patterns("captures")
+        return FakeRuns(folder, Path(shutil.copytree(self.workspace, folder / "workspace", ignore=ignored)))
 
     def environment(self) -> dict[str, str]:
         return {**clean_environment(self.folder), "PYTHONPATH": self.path}
@@ -108,21 +111,13 @@ class FakeRuns:
         chosen = {name: settings.pop(name) for name in Recording.__struct_fields__ if name in settings}
         session = Session("run", str(self.workspace), str(folder / "reports"), Recording(**chosen), **settings)
         report = ProcessReport(session.reports)
-        uninstall = install(gpu)
         device = FakeDevice(gpu)
         saver = LaunchSaver(session.saved, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         step = Step(session, report, WorkspacePlans(session, report).plan_of, device, capture.current)
-        _install_once()
-        unwrap = wrap_compiler(step.compile)
-        try:
-            with fresh_jit_caches(), knobs.cache.scope():
-                knobs.cache.dir = str(self.workspace / "cache" / "here")
-                yield RunHere(gpu, capture, Path(session.capture), Path(session.reports))
-                capture.finish()
-        finally:
-            unwrap()
-            uninstall()
+        with step_here(gpu, step, self.workspace / "cache" / "here"):
+            yield RunHere(gpu, capture, Path(session.capture), Path(session.reports))
+            capture.finish()
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,7 @@ from fake_gpu.gpu import FakeGpu
 
 from kprof_inject.capture.saved_launch import MemoryRecord
 from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.worker.timed_edits import (
-    DEFAULT_TOLERANCES,
-    CloseResults,
-    relative_difference,
-    values_of,
-)
+from kprof_inject.runtime.worker.timed_edits import DEFAULT_TOLERANCES, CloseResults, relative_difference, values_of
 
 DTYPES = {
     "fp64": torch.float64,
@@ -92,9 +87,7 @@ ULP = 2.0**-23
         ("fp64", 1 + 2e-16, 1.0, True),
     ],
 )
-def test_an_update_is_compared_with_its_size_but_not_beyond_rounding(
-    element: str, reference: float, other: float, is_accepted: bool
-) -> None:
+def test_an_update_is_compared_with_its_size(element: str, reference: float, other: float, is_accepted: bool) -> None:
     dtype = {"fp32": np.float32, "fp64": np.float64}[element]
     bits = [np.array([value, 1.0], dtype=dtype).view(np.uint8) for value in (reference, other, 1.0)]
     difference = relative_difference(element, *bits)
@@ -104,7 +97,7 @@ def test_an_update_is_compared_with_its_size_but_not_beyond_rounding(
 class Kernel:
     """Memory with two ranges, of numbers and of ``element``, and what launches leave there."""
 
-    def __init__(self, element: str, tolerance: float | None = None) -> None:
+    def __init__(self, element: str, clean: tuple[float, ...], tolerance: float | None = None) -> None:
         self.gpu = FakeGpu()
         self.device = FakeDevice(self.gpu)
         self._blocks = [self.gpu.allocate_in_host(64) for _ in range(4)]
@@ -115,6 +108,8 @@ class Kernel:
         copies = tuple((record, copy.address) for record, copy in zip(records, self._blocks[2:], strict=True))
         self.launch = LoadedLaunch(None, self.device, 0, (), copies)  # type: ignore[arg-type]
         self.results = CloseResults(self.launch, tolerance)
+        for number in clean:
+            self.results.note(self.leave(number))
 
     def leave(self, numbers: float, integer: int = 0) -> tuple[int, ...] | None:
         self.launch.refresh()
@@ -123,25 +118,37 @@ class Kernel:
         self._blocks[1].bytes.view(np.int32)[0] = integer
         return self.launch.digest()
 
-    def clean(self, *numbers: float) -> None:
-        for number in numbers:
-            self.results.note(self.leave(number))
-
     def refusal(self, numbers: float, integer: int = 0, place: int = 0) -> str:
         return self.results.refusal_of(place, self.leave(numbers, integer))
 
 
-def test_the_same_bytes_are_accepted() -> None:
-    kernel = Kernel("fp32")
-    kernel.clean(4, 4, 4)
-    assert kernel.refusal(4) == ""
-    assert kernel.results.differences == {}
+VARIES, VARIES_MUCH = (4, 4.0001, 4.0002), (4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("element", "clean", "number", "integer", "refusal"),
+    [
+        ("fp32", (4, 4, 4), 4, 0, ""),
+        ("fp32", (4, 4, 4), 4, 1, "its results differ"),
+        ("i32", (4, 4, 4), 5, 0, "its results differ"),
+        # Results that vary are compared with two launches.
+        ("fp32", VARIES, 4.0002, 0, ""),
+        ("fp32", VARIES, 4.0003, 0, ""),
+        ("fp32", VARIES, 4.01, 0, "its results differ"),
+        ("fp32", VARIES_MUCH, 6, 0, ""),
+        ("fp32", VARIES_MUCH, 5.5, 0, "own results differ"),
+    ],
+)
+def test_others_are_refused(element: str, clean: tuple[float, ...], number: float, integer: int, refusal: str) -> None:
+    kernel = Kernel(element, clean, 0.5 if element == "i32" else None)
+    found = kernel.refusal(number, integer)
+    assert refusal in found if refusal else found == ""
 
 
 @pytest.mark.parametrize(("element", "tolerance"), [("fp32", None), ("fp16", None), ("fp32", 0.25)])
 def test_numbers_may_differ_within_the_tolerance(element: str, tolerance: float | None) -> None:
-    kernel = Kernel(element, tolerance)
-    kernel.clean(4, 4, 4)
+    kernel = Kernel(element, (4, 4, 4), tolerance)
+    assert kernel.refusal(4, place=2) == "" and kernel.results.differences == {}
     limit = 4 * (tolerance or DEFAULT_TOLERANCES[element])
     assert kernel.refusal(4 + 0.9 * limit, place=3) == ""
     assert 0 < kernel.results.differences[3] <= limit / 4
@@ -150,34 +157,6 @@ def test_numbers_may_differ_within_the_tolerance(element: str, tolerance: float 
     assert 4 not in kernel.results.differences
 
 
-def test_integers_must_be_equal() -> None:
-    kernel = Kernel("fp32")
-    kernel.clean(4, 4, 4)
-    assert "its results differ" in kernel.refusal(4, integer=1)
-    kernel = Kernel("i32", 0.5)
-    kernel.clean(4, 4, 4)
-    assert "its results differ" in kernel.refusal(5)
-
-
-def test_results_that_vary_are_compared_with_two_launches() -> None:
-    kernel = Kernel("fp32")
-    kernel.clean(4, 4.0001, 4.0002)
-    assert kernel.refusal(4.0002) == ""
-    assert kernel.refusal(4.0003) == ""
-    assert "its results differ" in kernel.refusal(4.01)
-
-
-def test_results_that_vary_too_much_cannot_be_compared() -> None:
-    kernel = Kernel("fp32")
-    kernel.clean(4, 5, 6)
-    assert kernel.refusal(6) == "", "the same bytes"
-    assert "own results differ" in kernel.refusal(5.5)
-
-
 def test_no_launch_changes_memory_that_has_the_results() -> None:
-    kernel = Kernel("fp32")
-    kernel.clean(0, 0, 0)
-    assert not kernel.results.changes_memory
-    kernel = Kernel("fp32")
-    kernel.clean(4, 4, 4)
-    assert kernel.results.changes_memory
+    assert not Kernel("fp32", (0, 0, 0)).results.changes_memory
+    assert Kernel("fp32", (4, 4, 4)).results.changes_memory

@@ -28,10 +28,7 @@ from kprof_inject.runtime.compiling.disassembly import disassembled
 
 pytestmark = pytest.mark.triton
 
-KERNELS = [
-    *("matmul", "tma_matmul", "gluon_warp_specialized"),
-    pytest.param("attention", marks=pytest.mark.exhaustive),
-]
+KERNELS = [*("matmul", "tma_matmul", "gluon_warp_specialized"), pytest.param("attention", marks=pytest.mark.exhaustive)]
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +74,7 @@ def test_the_same_assembly(fixtures_script: ModuleType, tmp_path: Path, name: st
     assert {key for key in made.metadata._asdict() if key not in saved} == set()
 
 
-def test_the_assembly_of_the_programs_own_assembler(
-    fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_programs_own_assembler(fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Inductor sets it, in the program alone: its version decides what the compiler writes."""
     own = Path(knobs.nvidia.ptxas.path)
     other = tmp_path / "ptxas"
@@ -103,41 +98,16 @@ def test_the_assembly_of_the_programs_own_assembler(
     assert "TRITON_PTXAS_PATH" not in os.environ
 
 
-def test_a_record_sets_no_other_variable(
-    fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_set_nothing_else(fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be a stranger's, and the assembler would load what ``LD_PRELOAD`` names."""
     made, record = dumped(fixtures_script, "softmax", tmp_path)
     hostile = replace(record, environment={**record.environment, "LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp/evil"})
     seen = []
-    compile_source = triton.compile
-
-    def compile_and_note(*arguments: Any, **options: Any) -> Any:
-        seen.append(dict(os.environ))
-        return compile_source(*arguments, **options)
-
-    monkeypatch.setattr(triton, "compile", compile_and_note)
-    (tmp_path / "built").mkdir()
-    compile_text(made.asm["ttgir"], hostile, tmp_path / "built")
+    monkeypatch.setattr(triton, "compile", lambda *_, **__: seen.append(dict(os.environ)) or made)
+    compile_text(made.asm["ttgir"], hostile, tmp_path)
     (environment,) = seen
     assert "LD_PRELOAD" not in environment
     assert environment["PATH"] == os.environ["PATH"]
-
-
-def test_a_cache_of_our_own_needs_no_hash_of_tritons_library(
-    fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hashing it takes a third of the time of ``check`` for a small kernel."""
-    made, record = dumped(fixtures_script, "softmax", tmp_path)
-    cache: Any = triton.runtime.cache
-
-    def hash_all() -> str:
-        raise AssertionError("Triton's library was hashed")
-
-    monkeypatch.setattr(cache, "triton_key", hash_all)
-    (tmp_path / "built").mkdir()
-    compile_text(made.asm["ttgir"], record, tmp_path / "built")
-    assert cache.triton_key is hash_all
 
 
 def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp_path: Path) -> None:

@@ -86,9 +86,9 @@ def get_data_first() -> ModuleType:
 
 @pytest.mark.parametrize("way", [import_it, execute_by_hand, import_lazily, get_data_first])
 def test_whoever_executes_it_is_followed(package: Path, way: Callable[[], ModuleType]) -> None:
-    awaited = Awaited()
+    first, second = Awaited(), Awaited()
     module = way()
-    assert awaited.seen == [("json", 0), (NAME, 5)]
+    assert first.seen == second.seen == [("json", 0), (NAME, 5)]
     # Neither while it was executed nor after it is anything of ours to be seen.
     assert vars(module.__loader__) == module.LOADER == {"name": NAME, "path": str(package / "__init__.py")}
     assert module.__spec__ is not None and module.__spec__.loader is module.__loader__
@@ -114,10 +114,3 @@ def test_one_that_fails_is_followed_the_next_time(package: Path) -> None:
     (package / "__init__.py").write_text("VALUE = 6")
     import_it()
     assert awaited.seen[1:] == [(NAME, 6)]
-
-
-def test_two_may_wait_for_the_same(package: Path) -> None:
-    first, second = Awaited(), Awaited()
-    module = import_it()
-    assert first.seen == second.seen == [("json", 0), (NAME, 5)]
-    assert vars(module.__loader__) == {"name": NAME, "path": str(package / "__init__.py")}

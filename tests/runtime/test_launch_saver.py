@@ -25,9 +25,10 @@ from fake_gpu.saving import Saving, memory_at, saving, tensors
 from programs.child import GUARD_S
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, PointerArgument, SavedLaunch
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, triton_wrapping
-from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.launcher import SavingLauncher
 from kprof_inject.runtime.launch.saved_memory import MemorySnapshot
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
@@ -115,10 +116,7 @@ def test_the_record_says_where_a_launch_comes_from(tmp_path: Path, monkeypatch: 
         (x.data_ptr(), 64, "fp32"),
         (out.data_ptr(), 64, "fp32"),
     ]
-    assert record.arguments[:2] == (
-        PointerArgument(address=x.data_ptr()),
-        PointerArgument(address=out.data_ptr()),
-    )
+    assert record.arguments[:2] == (PointerArgument(address=x.data_ptr()), PointerArgument(address=out.data_ptr()))
     kernel = saved.workspace.kernels_folder / record.variant
     assert record.files.keys() == {str(path.relative_to(kernel)) for path in kernel.rglob("*") if path.is_file()}
     assert all((launch.folder / name).read_bytes() == (kernel / name).read_bytes() for name in record.files)
@@ -218,37 +216,6 @@ def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
     assert_nothing_is_left(saved)
 
 
-@pytest.mark.parametrize("is_on_disk", [False, True])
-def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on_disk: bool) -> None:
-    """Another thread launches when the first one has decided to save its launch."""
-    is_due, take, taken = LaunchSaver.is_due, MemorySnapshot.take, []
-
-    def counted_take(snapshot: MemorySnapshot, stream: int) -> None:
-        taken.append(snapshot)
-        take(snapshot, stream)
-
-    monkeypatch.setattr(MemorySnapshot, "take", counted_take)
-    with tensors(16, 16) as (x, out), saving(tmp_path, "all") as saved:
-        x += X
-
-        def be_overtaken(saver: LaunchSaver, *arguments: Any) -> bool:
-            due = is_due(saver, *arguments)
-            monkeypatch.setattr(LaunchSaver, "is_due", is_due)
-            other = threading.Thread(target=lambda: scale[(16,)](x, out, 5))
-            other.start()
-            other.join()
-            for _, thread in saver._threads if is_on_disk else ():
-                thread.join()
-            return due
-
-        monkeypatch.setattr(LaunchSaver, "is_due", be_overtaken)
-        scale[(16,)](x, out, 7)
-        assert torch.equal(out, X * 7)
-    assert len(taken) == 1
-    assert_is_scale(saved.launch(), 5)
-    assert saved.refusals() == []
-
-
 def test_a_forked_child_saves_launches_of_its_own(tmp_path: Path) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
         x += X
@@ -275,16 +242,21 @@ def test_a_forked_child_saves_launches_of_its_own(tmp_path: Path) -> None:
 # Limits
 
 
-def test_a_launch_with_too_much_memory_is_not_saved(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path, max_launch_bytes=127) as saved:
+@pytest.mark.parametrize(
+    ("limits", "free_bytes", "refusal"),
+    [
+        ({"max_launch_bytes": 127}, 1 << 40, "its memory of 128 bytes exceeds the limit of 127 bytes"),
+        ({"max_launch_bytes": 128}, 1 << 40, ""),
+        ({"max_seconds": -1.0}, NO_ROOM, "copying its memory takes too long, and the device has no room for a copy"),
+    ],
+)
+def test_a_launch_has_limits(tmp_path: Path, limits: dict[str, Any], free_bytes: int, refusal: str) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path, **limits) as saved:
+        saved.gpu.free_bytes = free_bytes
         scale[(16,)](x, out, 3)
         scale[(16,)](x, out, 4)
-    assert saved.refusals() == ["its memory of 128 bytes exceeds the limit of 127 bytes"]
-    assert_nothing_is_left(saved)
-    with tensors(16, 16) as (x, out), saving(tmp_path / "more", max_launch_bytes=128) as saved:
-        scale[(16,)](x, out, 3)
-    assert saved.refusals() == []
-    assert saved.launch().record.memory_bytes == 128
+    assert saved.refusals() == ([refusal] if refusal else [])
+    assert (saved.gpu.taken, len(saved.folders)) == ([], not refusal)
 
 
 def test_all_launches_together_have_a_limit(tmp_path: Path) -> None:
@@ -294,17 +266,6 @@ def test_all_launches_together_have_a_limit(tmp_path: Path) -> None:
     assert saved.refusals() == ["the launches saved before take up the limit of 255 bytes"]
     assert saved.launch().record.name == "scale"
     assert saved.gpu.taken == []
-
-
-def test_a_launch_waits_only_so_long_for_a_copy_to_the_host(tmp_path: Path) -> None:
-    """There is no room for a copy on the device."""
-    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=-1.0) as saved:
-        saved.gpu.free_bytes = NO_ROOM
-        x += X
-        scale[(16,)](x, out, 3)
-        assert torch.equal(out, X * 3)
-    assert saved.refusals() == ["copying its memory takes too long, and the device has no room for a copy"]
-    assert_nothing_is_left(saved)
 
 
 TOO_LONG = "the work before it on its stream takes too long"
@@ -334,9 +295,7 @@ def test_a_launch_whose_memory_is_searched_is_not_held_up_either(tmp_path: Path)
     assert saved.refusals() == [TOO_LONG]
 
 
-def test_an_autotuner_has_the_device_and_the_processor_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_autotuner_has_device_and_processor_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it measures our threads, too, and may choose another configuration."""
     monkeypatch.setattr(triton_wrapping, "_MAX_PAUSE_S", 60.0)
     read = FakeStaging.read
@@ -363,29 +322,20 @@ def test_an_autotuner_has_the_device_and_the_processor_for_itself(
     assert saved.refusals() == []
 
 
-def test_memory_of_the_host_is_a_reason_not_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+OTHER_MEMORY: dict[str, tuple[Any, str, Any]] = {
+    "some of its memory is the host's or another device's": (FakeDevice, "is_local", lambda *_: False),
+    "saving it failed: launches are saved on NVIDIA's GPUs alone": (None, "can_save_launches", False),
+    "its memory is in 2 ranges, and the limit is 1": (launch_saver, "MAX_RANGES", 1),
+}
+
+
+@pytest.mark.parametrize("refusal", OTHER_MEMORY)
+def test_other_memory_is_a_reason_not_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
+    owner, name, value = OTHER_MEMORY[refusal]
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        monkeypatch.setattr(FakeDevice, "is_local", lambda device, address: address != out.data_ptr())
+        monkeypatch.setattr(owner or saved.capture._device, name, value)
         scale[(16,)](x, out, 3)
-    assert saved.refusals() == ["some of its memory is the host's or another device's"]
-    assert_nothing_is_left(saved)
-
-
-def test_another_makers_device_is_a_reason_not_to_save(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        saved.capture._device.can_save_launches = False
-        scale[(16,)](x, out, 3)
-    assert saved.refusals() == ["saving it failed: launches are saved on NVIDIA's GPUs alone"]
-    assert_nothing_is_left(saved)
-
-
-def test_a_launch_with_more_ranges_than_its_record_can_have_is_not_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch_saver, "MAX_RANGES", 1)
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        scale[(16,)](x, out, 3)
-    assert saved.refusals() == ["its memory is in 2 ranges, and the limit is 1"]
+    assert saved.refusals() == [refusal]
     assert_nothing_is_left(saved)
 
 
@@ -433,10 +383,7 @@ def test_only_the_beginning_of_memory_is_searched(tmp_path: Path, far: int, byte
 
 
 def test_floats_are_not_searched(tmp_path: Path, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def contents(*_: object) -> memoryview:
-        raise AssertionError("memory of floats was read")
-
-    monkeypatch.setattr(FakeDevice, "contents", contents)
+    monkeypatch.setattr(FakeDevice, "contents", failing(AssertionError("memory of floats was read")))
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
         x.view(torch.int64)[0] = far
         saved.gpu.allocations = [MemoryRange(far, 64)]
@@ -467,43 +414,46 @@ def start_no_saver(thread: threading.Thread) -> None:
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAULT = failing(ValueError("a fault"))
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "no snapshot": (MemorySnapshot, "take", FAULT),
     "no memory": (FakeDevice, "taken", FAULT),
     "no copy": (FakeDevice, "queue_digest", FAULT),
-    "no staging": (FakeDevice, "staging", FAULT),
     "no reading": (FakeStaging, "read", FAULT),
-    "no digests": (MemorySnapshot, "digests", FAULT),
     "no later digests": (MemorySnapshot, "note_later", FAULT),
-    "no free memory known": (FakeDevice, "is_local", FAULT),
     "no thread": (threading.Thread, "start", start_no_saver),
     "a full disk": (os, "pwrite", failing(NO_SPACE)),
-    "a full disk at once": (os, "ftruncate", failing(NO_SPACE)),
     "a disk that is read only": (launch_saver, "write_saved_launch", failing(OSError(errno.EROFS, "Read-only"))),
-    "no kernel's files": (launch_saver.shutil, "copytree", failing(FileNotFoundError(2, "No such file"))),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_ours_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, free_bytes: int
-) -> None:
-    owner, name, fail = FAULTS[fault]
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        power[(16,)](x, ZEROS.clone(), 1)
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_faults_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, free_bytes: int) -> None:
+    """Inductor's graph trees find out by counting references what of their pool may be used again."""
+    with saving(tmp_path) as saved:
+        scale.warmup(ZEROS, ZEROS, 3, grid=(16,))._init_handles()
+        power[(16,)](X, ZEROS.clone(), 1)
         saved.finish()
         saved.gpu.free_bytes = free_bytes
-        x += X
-        with monkeypatch.context() as broken:
-            broken.setattr(owner, name, fail)
-            scale[(16,)](x, out, 3)
-            assert torch.equal(out, X * 3)
-            saved.capture._saver.finish()
-    (refusal,) = saved.refusals()
-    assert refusal.startswith("saving it failed: ")
+        gc.collect()
+        gc.disable()
+        try:
+            with monkeypatch.context() as broken:
+                if fault:
+                    broken.setattr(*FAULTS[fault])
+                x, out = X.clone(), ZEROS.clone()
+                kept = [weakref.ref(x), weakref.ref(out)]
+                scale[(16,)](x, out, 3)
+                saved.gpu.wait()
+                assert torch.equal(out, X * 3)
+                saved.capture._saver.finish()
+            saved.gpu.ran.clear()
+            del x, out
+            assert [one() for one in kept] == [None, None]
+        finally:
+            gc.enable()
+    assert [reason[:18] for reason in saved.refusals()] == (["saving it failed: "] if fault else [])
     assert saved.gpu.taken == []
-    assert [one.record.name for one in saved.launches()] == ["power"]
+    assert [one.record.name for one in saved.launches()] == (["power"] if fault else ["power", "scale"])
 
 
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
@@ -530,40 +480,38 @@ def test_the_end_of_a_program_waits_only_so_long(tmp_path: Path, monkeypatch: py
     assert saved.launch().record.index == 0
 
 
-WAYS_OUT: dict[str, tuple[int, dict[str, Any], tuple[Any, str, Callable[..., Any]] | None]] = {
-    "saved": (1 << 40, {}, None),
-    "saved without a copy": (NO_ROOM, {}, None),
-    "too large": (1 << 40, {"max_launch_bytes": 1}, None),
-    "too slow": (NO_ROOM, {"max_seconds": -1.0}, None),
-    **{fault: (1 << 40, {}, how) for fault, how in FAULTS.items()},
-    **{f"{fault}, without a copy": (NO_ROOM, {}, how) for fault, how in FAULTS.items()},
-}
+# A launch of a kernel that has no records is saved, too
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS_OUT)
-def test_nothing_keeps_the_programs_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """Inductor's graph trees find out by counting references what of their pool may be used again."""
-    free_bytes, limits, fault = WAYS_OUT[way]
-    with saving(tmp_path, **limits) as saved:
-        scale.warmup(ZEROS, ZEROS, 3, grid=(16,))._init_handles()
-        power[(16,)](X, ZEROS.clone(), 1)
-        saved.finish()
-        saved.gpu.free_bytes = free_bytes
-        gc.collect()
-        gc.disable()
-        try:
-            with monkeypatch.context() as broken:
-                if fault is not None:
-                    broken.setattr(*fault)
-                x, out = X.clone(), ZEROS.clone()
-                kept = [weakref.ref(x), weakref.ref(out)]
+REFUSED = failing(KprofError("it takes no records"))
+
+
+def test_a_kernel_without_records_is_saved_and_left_to_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fake_gpu.saving.write_insertion", REFUSED)
+    with tensors(16, 16) as (x, out), saving(tmp_path, launches="1") as saved:
+        x.fill_(2.0)
+        kernel = scale[(16,)](x, out, 3)
+        assert isinstance(kernel._run, SavingLauncher)
+        for n in (4, 5):
+            scale[(16,)](x, out, n)
+        assert not isinstance(kernel._run, SavingLauncher)
+        assert out.tolist() == [10.0] * 16
+        assert all(not launch.kernel.records for launch in saved.gpu.ran)
+    launch = saved.launch()
+    assert launch.record.index == 1
+    assert launch.record.arguments[2].value == "4"  # type: ignore[union-attr]
+    assert not saved.refusals()
+
+
+def test_its_failure_is_the_programs_and_saves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fake_gpu.saving.write_insertion", REFUSED)
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+
+        with monkeypatch.context() as broken:
+            broken.setattr(saved.gpu, "launch", failing(RuntimeError("Triton Error [CUDA]: invalid argument")))
+            with pytest.raises(RuntimeError, match="invalid argument"):
                 scale[(16,)](x, out, 3)
-                saved.gpu.wait()
-                saved.capture._saver.finish()
-            saved.gpu.ran.clear()
-            del x, out
-            assert [one() for one in kept] == [None, None]
-        finally:
-            gc.enable()
-    assert bool(saved.refusals()) == (way not in ("saved", "saved without a copy"))
+        scale[(16,)](x, out, 4)
+        assert out.tolist() == (4 * x).tolist()
+    assert not saved.folders

@@ -1,30 +1,38 @@
-"""Every fixture with records compiles to machine code; the clock is read once for each record."""
+"""Fixtures with records, tags or delays compile to machine code; the clock is read once for each record."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import triton
 from golden import beside, fixture_id, form_of, kernel_of, read
-from planning import fixture_view, insertion_of, plans_of
+from planning import fixture_view, insertion_of, plan_of, plans_of, tagged_loops, view_of_text
 from snapshots import check
+from specialised import warps_of_partitions
+from triton._C.libtriton import ir, llvm, passes
 from triton.backends.compiler import GPUTarget
 from triton_oracle import installed_fixtures, one_of_each_kernel
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import Target
+from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.rewrite import apply
+from kprof_inject.rewrite import apply, inserted
 from kprof_inject.runtime.compiling import instrumentation
-from kprof_inject.runtime.compiling.instrumentation import Lowered, lower, lower_without_records, target_of
+from kprof_inject.runtime.compiling.instrumentation import Lowered, lower, lower_without_records, read_module, target_of
+from kprof_inject.runtime.compiling.module_check import module_target
 from kprof_inject.runtime.versions import installed_version
+from kprof_inject.select.delays import Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView, lowerable
 from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.tags import CARRIER, HALF_CARRIER
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.scalars import scalars_at
 
 ELF = b"\x7fELF"
 SHARED = Mode("shared")
@@ -76,7 +84,6 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.targ
 def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = OF_EACH_KIND[0]
     monkeypatch.setattr(instrumentation, "_CLOCK_READ", {"cuda": re.compile("no such instruction")})
-
     with pytest.raises(KprofError, match="records for cuda:90 without reading the clock"):
         lower(insertion_of(read(path)).text, *described(path), SHARED)
 
@@ -138,9 +145,7 @@ def test_a_fixture_of_any_target_with_the_default_records(path: Path) -> None:
 def default_records_lower(path: Path) -> None:
     view = fixture_view(read(path))
     plan = make_plan(view, ())
-
     made = lowered(path, view, plan, SHARED)
-
     if path in ON_CUDA:
         assert made.clock_reads == reads_of(view, plan) - (kernel_of(path) in ONE_READ_ON_TWO_WAYS)
     assert made.metadata["profile_scratch_size"] > 0
@@ -158,9 +163,7 @@ def default_records_lower(path: Path) -> None:
 )
 def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
     view = fixture_view(read(path))
-
     made = lowered(path, view, make_plan(view, ()), GLOBAL)
-
     assert made.metadata["profile_scratch_size"] > GLOBAL.buffer_bytes
     assert made.metadata["shared"] == shared_bytes(path)
 
@@ -169,7 +172,6 @@ def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
 @pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
 def test_a_fixture_with_every_selector_set(path: Path) -> None:
     view = fixture_view(read(path))
-
     for plan in plans_of(view):
         if plan.scopes:
             lowered(path, view, plan, SHARED)
@@ -182,9 +184,7 @@ def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
     view = fixture_view(read(path))
     text = view.module.text.replace(f"@{view.kernel}(", f"@{name}(")
     renamed = ModuleView(parse(text), view.sources)
-
     made = lowered(path, renamed, make_plan(renamed, ()), SHARED)
-
     assert f".entry {name}(" in made.assembly
     assert "another_name" not in made.assembly
 
@@ -193,7 +193,6 @@ def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
 def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> None:
     (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/noinline_in_loop"))
     text = insertion_of(read(path), "op(tt.load)").text
-
     assert lower(lowerable(parse(text)), *described(path), SHARED).clock_reads == 8
     with pytest.raises(KprofError, match="does not lower this module"):
         lower(text, *described(path), SHARED)
@@ -210,26 +209,154 @@ HEAD = 'module attributes {"ttg.num-warps" = 4 : i32} {\n  tt.func public @k() {
 
 @pytest.mark.triton
 @pytest.mark.parametrize(
-    "text",
-    [HEAD + "    tt.retur\n", HEAD + "    tt.no_such_operation\n    tt.return\n  }\n}\n"],
-    ids=["cut off", "an unknown operation"],
+    ("text", "name"),
+    [
+        (HEAD + "    tt.retur\n", "not compiled"),
+        (HEAD + "    tt.no_such_operation\n    tt.return\n  }\n}\n", "not compiled"),
+        *((text, "no kernel") for text in ("", "import triton\n", "module {\n}\n")),
+    ],
 )
-def test_what_triton_does_not_compile_is_refused(text: str) -> None:
-    target, options = described(ON_HOPPER[0])
-
+def test_what_triton_does_not_compile_is_refused(text: str, name: str) -> None:
     with pytest.raises(KprofError) as caught:
-        lower(text, target, options, SHARED)
-
-    assert caught.value.what.startswith(f"Triton {triton.__version__} does not lower ")
-    assert f" cuda:{target.arch}: " in caught.value.what
-    check("runtime/lower", caught.value.hint, "not compiled")
+        lower(text, *described(ON_HOPPER[0]), SHARED)
+    assert name == "no kernel" or " does not lower this module for cuda:90: " in caught.value.what
+    check("runtime/lower", caught.value.hint if name == "not compiled" else str(caught.value), name)
 
 
-@pytest.mark.parametrize("text", ["", "import triton\n", "module {\n}\n"], ids=["nothing", "Python", "an empty module"])
-def test_a_text_without_a_kernel_is_refused(text: str) -> None:
-    target, options = described(ON_HOPPER[0])
+# Tags in machine code
 
-    with pytest.raises(KprofError) as caught:
-        lower(text, target, options, SHARED)
+WAYS = [
+    ("cuda-90/nested_loops", Mode("shared")),
+    ("cuda-100/ws_matmul", Mode("global", 16384, 32)),
+    ("hip-gfx942/nested_loops", Mode("shared")),
+    ("hip-gfx942/nested_loops", Mode("global", 16384, 32)),
+]
+"""What reads the clock as a whole and in halves, with partitions, in each memory."""
 
-    check("runtime/lower", str(caught.value), "no kernel")
+CLOCK = re.compile(r"mov\.u32\s+(%r\d+), %clock;")
+STORED = re.compile(r"st\.(?:shared|global)\S*\.v2\.b32 \[[^]]*\], \{ ?(%r\d+), (%r\d+) ?\}")
+
+
+def assembly_of(path: Path, text: str, mode: Mode) -> str:
+    return lower(text, *described(path), mode).assembly
+
+
+def can_lower(path: Path, mode: Mode) -> bool:
+    backend = "amd" if path.parent.name.startswith("hip") else "nvidia"
+    return mode.buffer == "shared" or backend in installed_version().global_buffer_on
+
+
+def fixture(kernel: str) -> Path:
+    return next(path for path in installed_fixtures() if fixture_id(path).endswith(f"/{kernel}"))
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize(("kernel", "mode"), WAYS)
+def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fixture(kernel)
+    if not can_lower(path, mode):
+        pytest.skip("no records in global memory")
+    text = insertion_of(read(path), *tagged_loops(read(path)), "func").text
+    tags = text.count(CARRIER)
+    assert tags
+    modules: list[str] = []
+    before = llvm.to_module
+
+    def seen(module: Any, *arguments: Any) -> Any:
+        modules.append(str(module))
+        return before(module, *arguments)
+
+    monkeypatch.setattr(llvm, "to_module", seen)
+    assembly = assembly_of(path, text, mode)
+    (module,) = modules
+    names = re.findall(rf'(%\d+) = llvm\.inline_asm [^\n]*"{CARRIER}"', module)
+    assert len(names) == tags
+    for name in names:
+        assert len(re.findall(rf"{name}\b", module)) == 1 + RECORDS_OF_TAG, "uses of a tag's value"
+    if path.parent.name.startswith("cuda"):
+        clocks = set(CLOCK.findall(assembly))
+        stored = [low for _, low in STORED.findall(assembly)]
+        values = [low for low in stored if low not in clocks]
+        assert len(values) >= RECORDS_OF_TAG * tags
+        assert len(stored) - len(values) == text.count("proton.record") - RECORDS_OF_TAG * tags
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("kernel", ["cuda-90/attention", "hip-gfx942/attention"])
+def test_a_wide_value_is_stored_in_halves(kernel: str) -> None:
+    path = fixture(kernel)
+    view = view_of_text(read(path))
+    loop = view.functions[0].loops[0]
+    value = next(one.name for one in scalars_at(view.module, loop.operation) if one.type == "i64")
+    done = insertion_of(read(path), f"loop{loop.subscript} --tag wide={value}", "func")
+    assert done.text.count(HALF_CARRIER) == 2
+    # The values take the place of the counter, which is still read.
+    made = lower(done.text, *described(path), Mode("shared"))
+    assert made.clock_reads == len(done.plan.records) or kernel.startswith("hip")
+
+
+# Delays become machine code; partitions have the warps that Triton chooses
+
+_CLOCK = {"cuda": re.compile(r"mov\.u32 (?:begin|now), %clock;"), "hip": re.compile(r"\bs_memtime\b")}
+SELECTORS = parse_selectors(["parts", "func", "loop", "iter"])
+
+
+# Straight, with loops, branches, calls, partitions, descriptors, copies in flight, and of each target.
+OF_EACH_PLACE = {
+    *("gluon_async_pipeline", "tma_matmul", "ws_matmul", "loop_in_if", "while_if", "noinline_in_loop", "early_return"),
+    *("gluon_warp_specialized", "map_elementwise"),
+}
+WITH_PLACES = [path for path in one_of_each_kernel() if kernel_of(path) in OF_EACH_PLACE and not form_of(path)]
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("path", WITH_PLACES, ids=fixture_id)
+def test_delays_become_machine_code(path: Path) -> None:
+    view = fixture_view(read(path))
+    target = module_target(view.module)
+    plan = make_plan(view, SELECTORS)
+    text = inserted(view.module, [Delay(site.start, 100, number, target) for number, site in enumerate(plan.sites)])
+    assert text.count("%kprof_delay_") == len(plan.scopes)
+    lowered = lower_without_records(text, target_of(target), {})
+    assert lowered.binary[:4] == b"\x7fELF"
+    # LLVM may unroll a loop, or join the same code of two ways.
+    assert len(_CLOCK[target.backend].findall(lowered.assembly)) >= len(plan.scopes)
+
+
+@pytest.mark.triton
+def test_the_kernel_that_measures_delays_is_ptx(tmp_path: Path) -> None:
+    ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+    (tmp_path / "spins.ptx").write_text(spin_kernel(Target("cuda", 90), [0, 100, 5000]))
+    subprocess.run([ptxas, "-arch", "sm_90", tmp_path / "spins.ptx", "-o", tmp_path / "spins.cubin"], check=True)
+    assert (tmp_path / "spins.cubin").stat().st_size
+
+
+@pytest.mark.triton
+def test_a_target_without_a_counter_is_refused() -> None:
+    with pytest.raises(KprofError):
+        spin = Delay(make_plan(fixture_view(read(one_of_each_kernel()[0])), SELECTORS).sites[0].start, 1, 0,
+                     Target("hip", "gfx1250", 32))  # fmt: skip
+        _ = spin.line
+
+
+# Triton's own choice of the warps that run each partition
+
+SPECIALISED = [path for path in installed_fixtures() if "ttg.warp_specialize(" in read(path) and not form_of(path)]
+
+
+@pytest.mark.triton
+@pytest.mark.skipif(triton.__version__.startswith("3.5."), reason="its passes are run otherwise")
+@pytest.mark.parametrize("path", SPECIALISED, ids=fixture_id)
+def test_the_warps_are_those_that_triton_chooses(path: Path, tmp_path: Path) -> None:
+    text = read(path)
+    copy = tmp_path / "kernel.ttgir"
+    copy.write_text(text)
+    arch = int(path.parent.name.removeprefix("cuda-"))
+    module = read_module(str(copy), GPUTarget("cuda", arch, 32))
+    manager = ir.pass_manager(module.context)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    manager.run(module, "warps")
+    (told,) = re.findall(r"warpGroupStartIds = array<i32: ([\d, ]+)>", str(module))
+    ours = [warps[0] for warps in warps_of_partitions(plan_of(text, "func"))[1:]]
+    # Behind the module's own partitions stand the idle ones.
+    assert ours == [int(start) for start in told.split(",")][: len(ours)]

@@ -68,7 +68,6 @@ def test_stores_that_may_be_moved_give_other_code() -> None:
 def test_scheduling_barriers_stand_around_records(path: Path) -> None:
     done = insertion_of(read(path), "func", "loop", "iter")
     without, barred = (lower(done.text, *described(path), Mode(sched_barriers=on)) for on in (False, True))
-
     assert BARRIER.findall(without.assembly) == []
     # One before and one behind each record; records side by side share one.
     assert len(done.plan.records) < len(BARRIER.findall(barred.assembly)) <= 2 * len(done.plan.records)
@@ -103,9 +102,7 @@ def test_a_cta_keeps_the_bytes_that_were_chosen(path: Path, mode: Mode) -> None:
     total_warps = int(made(path, Mode()).metadata["num_warps"])
     clean_bytes = shared_bytes(path)
     kernel_mode = mode_of_kernel(mode, clean_bytes, total_warps, None, HOPPER)
-
     metadata = made(path, kernel_mode).metadata
-
     assert metadata["profile_scratch_size"] == row_bytes(kernel_mode.buffer_bytes, total_warps)
     in_shared = kernel_mode.buffer_bytes if mode.buffer == "shared" else 0
     assert 0 <= metadata["shared"] - clean_bytes - in_shared < 8
@@ -117,9 +114,7 @@ def test_auto_is_never_more_than_proton_takes_by_itself(path: Path) -> None:
     metadata = made(path, Mode()).metadata
     taken = metadata["shared"] - -(-clean_bytes // 8) * 8
     warps = int(metadata["num_warps"])
-
     chosen = mode_of_kernel(Mode(), clean_bytes, warps, None, HOPPER).buffer_bytes
-
     if keeps_occupancy(taken, clean_bytes, warps, None, HOPPER):
         assert chosen == taken
     else:

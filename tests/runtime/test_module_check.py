@@ -17,11 +17,9 @@ from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.compiler_messages import Message, errors_in
-from kprof_inject.runtime.compiling.module_check import (
-    check_module,
-    module_target,
-)
+from kprof_inject.runtime.compiling.module_check import check_module, module_target
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import is_running
 
 KERNELS = ("ws_matmul", "noinline_helper", "while_if")
 # They take a second each.
@@ -118,17 +116,24 @@ def process_id(written: Path) -> int:
     return os.getpid()
 
 
+def wait_for_the_end_of(pid: int) -> None:
+    """The dead may wait for whoever adopted them."""
+    deadline = time.monotonic() + 5
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_running(pid)
+
+
 def test_each_target_has_a_process_of_its_own(compiler: CompilerProcess) -> None:
     mi300 = Target("hip", "gfx942", 64)
     first, again, other = (
         compiler.ask(process_id, time_limit_s=60, target=target) for target in (HOPPER, HOPPER, mi300)
     )
-
     assert first == again != other
-    assert not is_running(first)
+    wait_for_the_end_of(first)
 
 
-@pytest.mark.parametrize(("code", "how"), [(-6, "signal SIGABRT"), (-11, "signal SIGSEGV"), (3, "exit code 3")])
+@pytest.mark.parametrize(("code", "how"), [(-6, "signal SIGABRT"), (3, "exit code 3")])
 def test_a_process_that_dies_is_replaced(code: int, how: str, compiler: CompilerProcess) -> None:
     with pytest.raises(KprofError) as caught:
         compiler.ask(die, code, time_limit_s=60)
@@ -138,13 +143,11 @@ def test_a_process_that_dies_is_replaced(code: int, how: str, compiler: Compiler
     assert compiler.ask(what_is_written, time_limit_s=60) == b"to stdout"
 
 
-def test_a_process_that_does_not_come_back_is_ended_with_all_it_started(
-    compiler: CompilerProcess, tmp_path: Path
-) -> None:
+def test_a_process_that_hangs_is_ended_with_all_it_started(compiler: CompilerProcess, tmp_path: Path) -> None:
     pid_path = tmp_path / "pid"
     with pytest.raises(KprofError, match="did not finish in time"):
         compiler.ask(sleep, pid_path, time_limit_s=3)
-    assert not is_running(int(pid_path.read_text()))
+    wait_for_the_end_of(int(pid_path.read_text()))
     assert compiler.ask(what_is_written, time_limit_s=60) == b"to stdout"
 
 
@@ -152,16 +155,3 @@ def test_a_fault_of_ours_in_the_process_is_told(compiler: CompilerProcess) -> No
     with pytest.raises(KprofError) as caught:
         compiler.ask(fail, time_limit_s=60)
     assert caught.value.what == "ValueError: of ours"
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process is there that has not ended; the dead may wait for whoever adopted them."""
-    for _ in range(50):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return False
-        if state == "Z":
-            return False
-        time.sleep(0.1)
-    return True

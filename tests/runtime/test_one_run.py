@@ -25,16 +25,20 @@ from kprof_inject.timeline.trust import needs_replay
 from kprof_inject.workspace import Workspace
 
 EMPTY = EmptyKernel(128, 0)
+Ran = tuple[FakeRuns, Ended]
 
 
-def profiled(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
+def profiled(folder: Path, *options: str, program: str = "") -> Ran:
+    """Profile the text of a program, or ``LAUNCHES``."""
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir(exist_ok=True)
-    return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", LAUNCHES)
+    (folder / "prog.py").write_text(program)
+    path = folder / "prog.py" if program else LAUNCHES
+    return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", path)
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[FakeRuns, Ended]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return profiled(tmp_path_factory.mktemp("once"))
 
 
@@ -43,13 +47,18 @@ def ran_on_device(ended: Ended) -> list[tuple[str, bool]]:
     return [(name, has_records) for name, _, _, has_records in json.loads(line)["ran"]]
 
 
+def have_records(ended: Ended, kernel: str) -> list[bool]:
+    """Tell of each launch of a kernel whether it had records."""
+    return [has_records for name, has_records in ran_on_device(ended) if name == kernel]
+
+
 def timing_of(runs: FakeRuns, kernel: str) -> dict[str, Any]:
     (launch,) = launches_in(runs.capture, kernel)
     return dict(json.loads((launch.kernel.folder / "timing.json").read_text()))
 
 
 @pytest.mark.triton
-def test_the_program_makes_the_same_launches_as_without_us(ran: tuple[FakeRuns, Ended]) -> None:
+def test_the_program_makes_the_same_launches_as_without_us(ran: Ran) -> None:
     runs, ended = ran
     plain = runs.plain()
     assert (ended.exit_code, ended.stdout.splitlines()[: len(plain.stdout.splitlines())]) == (
@@ -60,10 +69,14 @@ def test_the_program_makes_the_same_launches_as_without_us(ran: tuple[FakeRuns, 
 
 
 @pytest.mark.triton
-def test_one_of_two_launches_has_records(ran: tuple[FakeRuns, Ended]) -> None:
-    scale = [has_records for name, has_records in ran_on_device(ran[1]) if name == "scale"]
+def test_one_of_two_launches_has_records_and_the_last_of_these_is_kept(ran: Ran) -> None:
+    runs, ended = ran
+    scale = have_records(ended, "scale")
     assert scale[:2] == [True, True]
     assert all(sum(scale[place : place + 2]) == 1 for place in range(2, len(scale), 2))
+    (launch,) = launches_in(runs.capture, "scale")
+    assert launch.index == max(number for number, has_records in enumerate(scale) if has_records)
+    assert number_of(launch) == launch.index + 1
 
 
 TWO_GRIDS = """
@@ -80,10 +93,7 @@ for n in range(120):
 
 def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
     """The kept launch has the grid with most CTAs in all, and its times are of that grid alone."""
-    (tmp_path / "grids.py").write_text(TWO_GRIDS)
-    runs = FakeRuns(tmp_path, tmp_path / "workspace")
-    (tmp_path / "home").mkdir()
-    ended = runs.kprof("profile", "-o", runs.workspace, "--replay", "none", "--", tmp_path / "grids.py")
+    runs, ended = profiled(tmp_path, program=TWO_GRIDS)
     assert ended.exit_code == 0, ended.stderr
     (launch,) = launches_in(runs.capture, "scale")
     assert launch.grid == (64, 1, 1) and launch.index > 100
@@ -94,9 +104,9 @@ def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
 
 
 @pytest.mark.triton
-def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns, Ended]) -> None:
+def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: Ran) -> None:
     runs, ended = ran
-    tuned = [has_records for name, has_records in ran_on_device(ended) if name == "tuned"]
+    tuned = have_records(ended, "tuned")
     assert tuned[:12] == [False] * 12 and any(tuned[12:])
     states = json.loads(next((runs.workspace / "reports" / "dump").glob("*.json")).read_text())["kernels"].values()
     assert Counter(state["name"] for state in states if state["state"] == "instrumented")["tuned"] == 1
@@ -104,16 +114,7 @@ def test_what_an_autotuner_tries_has_no_records_and_no_build(ran: tuple[FakeRuns
 
 
 @pytest.mark.triton
-def test_the_last_launch_with_records_is_kept(ran: tuple[FakeRuns, Ended]) -> None:
-    runs, ended = ran
-    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
-    (launch,) = launches_in(runs.capture, "scale")
-    assert launch.index == max(number for number, has_records in enumerate(scale) if has_records)
-    assert number_of(launch) == launch.index + 1
-
-
-@pytest.mark.triton
-def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ended]) -> None:
+def test_launches_without_records_show_what_these_cost(ran: Ran) -> None:
     runs, _ = ran
     times = timing_of(runs, "scale")["in_turn"]
     assert times["clean_ns"] == [19_570.0] * 4, "of five pairs, one warms up"
@@ -122,23 +123,20 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (launch.kernel.clean.times_ns, launch.kernel.with_records.in_turn) == ((19_570.0,) * 4, True)
     clean = Workspace(runs.workspace).clean_run(launch.kernel.variant)
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
+    (power,), (tuned,) = launches_in(runs.capture, "power"), launches_in(runs.capture, "tuned")
+    assert needs_replay(power.kernel) and needs_replay(tuned.kernel), "too few pairs"
 
 
-def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
-    runs, ended = profiled(tmp_path, "--at", "scale/func")
+def test_what_is_not_chosen_runs_clean_and_is_timed(tmp_path: Path) -> None:
+    runs, ended = profiled(tmp_path, "--at", "scale/func", "--launches", "7")
     assert {name for name, has_records in ran_on_device(ended) if has_records} == {"scale"}
+    scale = have_records(ended, "scale")
+    assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
+    (launch,) = read_capture(runs.capture).launches
+    assert (launch.kernel.name, launch.index, number_of(launch)) == ("scale", 7, 8)
     workspace = Workspace(runs.workspace)
     (power,) = [kernel for kernel in workspace.kernels() if kernel.name == "power"]
     assert workspace.clean_run(power.variant).launches == 3
-    assert [launch.kernel.name for launch in read_capture(runs.capture).launches] == ["scale"]
-
-
-def test_a_launch_that_is_chosen_by_its_number_has_records(tmp_path: Path) -> None:
-    runs, ended = profiled(tmp_path, "--launches", "7")
-    scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
-    assert scale[7] and not any(scale[:2]), "what is neither kept nor timed runs clean"
-    (launch,) = launches_in(runs.capture, "scale")
-    assert (launch.index, number_of(launch)) == (7, 8)
 
 
 @given(st.lists(st.integers(0, 2), max_size=300))
@@ -171,25 +169,26 @@ def test_the_times_are_looked_at_however_late_they_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("with_records", "expected"), [((116, 130), 0.23), ((114, 130), None), ((130,), None), ((90, 90), None)]
+    ("clean", "with_records", "empty_ns", "expected"),
+    [
+        ((100.0,) * 2, (116.0, 130.0), None, 0.23),
+        ((100.0,) * 2, (114.0, 130.0), None, None),
+        ((100.0,), (130.0,), None, None),
+        ((100.0,) * 2, (90.0, 90.0), None, None),
+        # The first empty launch takes longer than a kernel of 10 µs.
+        ((10_000.0,) * 2, (10_300.0,) * 2, 9_700.0, None),
+        ((10_000.0,) * 5, (10_300.0,) * 5, 1_000.0, 0.03 / 0.9),
+    ],
 )
-def test_a_large_excess_needs_two_pairs(with_records: tuple[float, ...], expected: float | None) -> None:
-    timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
-    pairs = PairedTimesRecord(clean_ns=(100.0,) * len(with_records), with_records_ns=with_records)
-    timer.times = lambda grids: pairs  # type: ignore[method-assign]
-    found = [excess for _ in range(100) if (excess := timer.excess()) is not None]
-    assert found == ([] if expected is None else [pytest.approx(expected)])
-
-
-@pytest.mark.parametrize(("pairs", "expected"), [(2, None), (5, 0.03 / 0.9)])
-def test_few_empty_launches_do_not_count(pairs: int, expected: float | None) -> None:
-    """The first empty launch takes longer than a kernel of 10 µs."""
+def test_a_large_excess_needs_two_pairs_and_a_small_one_more(
+    clean: tuple[float, ...], with_records: tuple[float, ...], empty_ns: float | None, expected: float | None
+) -> None:
     timer = TurnTimer(FakeDevice(FakeGpu()), EMPTY)
     found = PairedTimesRecord(
-        clean_ns=(10_000.0,) * pairs,
-        with_records_ns=(10_300.0,) * pairs,
-        clean_empty_ns=9_700.0 if pairs < 3 else 1_000.0,
-        with_records_empty_ns=1_000.0,
+        clean_ns=clean,
+        with_records_ns=with_records,
+        clean_empty_ns=empty_ns,
+        with_records_empty_ns=1_000.0 if empty_ns else None,
     )
     timer.times = lambda grids: found  # type: ignore[method-assign]
     excesses = [excess for _ in range(100) if (excess := timer.excess()) is not None]
@@ -207,13 +206,6 @@ def test_neither_order_of_a_pair_is_rarer() -> None:
     )
 
 
-@pytest.mark.triton
-def test_too_few_pairs_need_a_replay(ran: tuple[FakeRuns, Ended]) -> None:
-    runs, _ = ran
-    kernels = {launch.kernel.name: launch.kernel for launch in read_capture(runs.capture).launches}
-    assert needs_replay(kernels["power"]) and needs_replay(kernels["tuned"])
-
-
 MANY = """
 from fake_gpu.program import gpu
 import torch
@@ -226,16 +218,9 @@ print(out.tolist(), len(gpu.ran))
 """
 
 
-def many(folder: Path, *options: str, program: str = MANY) -> tuple[FakeRuns, Ended]:
-    runs = FakeRuns(folder, folder / "workspace")
-    (folder / "home").mkdir()
-    (folder / "prog.py").write_text(program)
-    return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", folder / "prog.py")
-
-
 def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) -> None:
     """On this GPU, its six records take a quarter of its time, and even two more than a twentieth."""
-    runs, ended = many(tmp_path)
+    runs, ended = profiled(tmp_path, program=MANY)
     assert ended.exit_code == 0, ended.stderr
     assert ended.stdout.startswith(f"{[float(n**3) for n in range(1, 17)]} 200\n")
     (launch,) = read_capture(runs.capture).launches
@@ -255,15 +240,12 @@ def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) 
     ("ctas", "shift", "buffer", "at_last"),
     [
         ("auto", 2, "global", "150 of its 600 CTAs record: with more, it took 8 % longer"),
-        ("all", 0, "shared", "its records are in shared memory: in global memory, it took 8 % longer"),
         ("1/2", 1, "global", "its loops are not recorded: with them, it took 16 % longer"),
     ],
 )
-def test_fewer_ctas_record_if_nothing_else_helps(
-    tmp_path: Path, ctas: str, shift: int, buffer: str, at_last: str
-) -> None:
+def test_fewer_ctas_record_if_all_else_fails(tmp_path: Path, ctas: str, shift: int, buffer: str, at_last: str) -> None:
     program = MANY.replace("17", "601").replace("16,", "600,").replace("out.tolist()", "out.tolist()[:4]")
-    runs, ended = many(tmp_path, "--ctas", ctas, program=program)
+    runs, ended = profiled(tmp_path, "--ctas", ctas, program=program)
     assert ended.exit_code == 0, ended.stderr
     assert ended.stdout.startswith("[1.0, 8.0, 27.0, 64.0] 200\n")
     (launch,) = read_capture(runs.capture).launches
@@ -274,30 +256,25 @@ def test_fewer_ctas_record_if_nothing_else_helps(
 
 
 def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
-    runs, ended = many(tmp_path, "--at", "func", "--at", "loop", "--at", "iter")
+    runs, ended = profiled(tmp_path, "--at", "func", "--at", "loop", "--at", "iter", program=MANY)
     (launch,) = read_capture(runs.capture).launches
     assert [scope.kind for scope in launch.kernel.scopes.scopes] == ["func", "loop", "iter"]
     assert "are not recorded" not in ended.stderr
 
 
-@pytest.mark.parametrize("broken", ["KernelLaunches.turn", "TurnTimer.excess", "PlannedKernel.record_less"])
-def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) -> None:
-    owner, name = broken.split(".")
-    runs = FakeRuns(tmp_path, tmp_path / "workspace")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "prog.py").write_text(MANY.replace("\nx = ", f"{BREAKS.format(owner=owner, name=name)}\nx = "))
-    ended = runs.kprof("profile", "-o", runs.workspace, "--replay", "none", "--", tmp_path / "prog.py")
-    assert f"{[float(n**3) for n in range(1, 17)]} 200\n" in ended.stdout, ended.stderr
-    assert "Traceback" not in ended.stderr and "a fault" in ended.stderr
-
-
 BREAKS = """
-from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
-from kprof_inject.runtime.launch.launch_capture import KernelLaunches
-from kprof_inject.runtime.launch.timing import TurnTimer
+from kprof_inject.runtime.launch.{module} import {owner}
 
 def fail(*_, **__):
     raise ValueError("a fault")
 
 {owner}.{name} = fail
 """
+
+
+@pytest.mark.parametrize("broken", ["timing.TurnTimer.excess", "planned_kernel.PlannedKernel.record_less"])
+def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) -> None:
+    breaks = BREAKS.format(**dict(zip(("module", "owner", "name"), broken.split("."), strict=True)))
+    _, ended = profiled(tmp_path, program=MANY.replace("\nx = ", f"{breaks}\nx = "))
+    assert f"{[float(n**3) for n in range(1, 17)]} 200\n" in ended.stdout, ended.stderr
+    assert "Traceback" not in ended.stderr and "a fault" in ended.stderr

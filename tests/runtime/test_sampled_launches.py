@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_gpu.captured import launches_in
-from fake_gpu.device import FakeDevice
 from fake_runs import FakeRuns, states_in
 from msgspec.structs import replace
 
@@ -28,22 +27,23 @@ pytestmark = pytest.mark.skipif(installed_version().offset_bits is None, reason=
 CTAS, SHIFT = 1000, 3
 
 
-def launch_of(runs: FakeRuns, capture: Path, ctas: CtaChoice, **settings: object) -> Launch:
-    with runs.here(ctas=ctas, capture=str(capture), **settings) as here:
-        here.launch(2, ctas=CTAS)
-    (launch,) = launches_in(capture)
-    return launch
+def launched(runs: FakeRuns, folder: Path, *ctas: int, n: int = 1, **settings: object) -> list[Launch]:
+    """Launch grids of so many CTAs; return what is saved."""
+    with runs.here(capture=str(folder / "capture"), **settings) as here:
+        for count in ctas:
+            here.launch(n, ctas=count)
+    return launches_in(folder / "capture")
 
 
 @pytest.mark.triton
 def test_a_sample_is_a_part_of_the_whole_launch(planned_once: FakeRuns, tmp_path: Path) -> None:
-    whole = decode_launch(launch_of(planned_once, tmp_path / "whole", EVERY_CTA))
-    launch = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT))
+    (launch,) = launched(planned_once, tmp_path / "whole", CTAS, n=2, ctas=EVERY_CTA)
+    whole = decode_launch(launch)
+    (launch,) = launched(planned_once, tmp_path / "sampled", CTAS, n=2, ctas=CtaChoice(SHIFT))
     sampled = decode_launch(launch)
     assert launch.sample is not None and launch.sample.shift == SHIFT
     recorded = np.flatnonzero(rows_of(launch.sample, np.arange(CTAS)) >= 0)
     assert sorted(sampled.ctas["cta"].tolist()) == recorded.tolist()
-
     columns = ["cta", "sm", "warp", "scope", "start_cycles", "end_cycles"]
     kept = whole.scopes[np.isin(whole.scopes["cta"], recorded)]
     assert sampled.scopes[columns].tolist() == kept[columns].tolist()
@@ -73,10 +73,7 @@ def facts(summary: LaunchSummary) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("launches", ["all", "first", "5:"])
 def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Path, launches: str) -> None:
-    with planned_once.here(ctas=CtaChoice(1), launches=launches, capture=str(tmp_path / "capture")) as here:
-        for count in (1, 2, 7, 64, 200, 33):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 1, 2, 7, 64, 200, 33, ctas=CtaChoice(1), launches=launches)
     assert found
     for launch in found:
         timeline = decode_launch(launch)
@@ -86,49 +83,24 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
 @pytest.mark.triton
 def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
     """The words of ends only rise, and where one launch has rows, another has ends."""
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
-            here.launch(1, ctas=count)
-    (launch,) = launches_in(tmp_path / "capture")
+    (launch,) = launched(
+        planned_once, tmp_path, 900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700, ctas=CtaChoice(1)
+    )
     timeline = decode_launch(launch)
     assert (launch.grid[0], len(timeline.all_ctas), timeline.ctas_damaged, timeline.ctas_never_ran) == (700, 700, 0, 0)
     assert timeline.all_ctas["pre_final_ns"].max() <= timeline.last_ns < timeline.first_ns + 100_000
 
 
-def test_a_buffer_that_cannot_be_cleared_stops_no_program(
-    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cleared = []
-
-    def fail(*_: object) -> None:
-        cleared.append(1)
-        raise ValueError("a fault")
-
-    monkeypatch.setattr(FakeDevice, "clear", fail)
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
-            here.launch(1, ctas=count)
-    assert cleared and len(here.ran()) == 13
-
-
 def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -> None:
-    with planned_once.here(ctas=CtaChoice(), launches="all", capture=str(tmp_path / "capture")) as here:
-        for count in (2048, 16, 2048):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 2048, 16, 2048, ctas=CtaChoice(), launches="all")
     program = found[0].kernel.program_variant
     assert [launch.kernel.variant for launch in found] == [program, f"{program}-shared-8192", program]
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 0, 3]
 
 
-def test_the_first_launch_tells_what_a_choice_by_sm_is(
-    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_launch_decides_per_sm(planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_kernel, "device_properties", lambda target: {"multiprocessor_count": 10})
-    with planned_once.here(ctas=CtaChoice(per_sm=4), launches="all", capture=str(tmp_path / "capture")) as here:
-        for count in (400, 100, 1600):
-            here.launch(1, ctas=count)
-    found = launches_in(tmp_path / "capture")
+    found = launched(planned_once, tmp_path, 400, 100, 1600, ctas=CtaChoice(per_sm=4), launches="all")
     assert [launch.sample.shift if launch.sample else 0 for launch in found] == [3, 3, 3]
     assert [len(decode_launch(launch).all_ctas) for launch in found] == [400, 100, 1600]
 
@@ -153,38 +125,19 @@ def test_no_sample_records_if_a_second_body_spills(
 
     monkeypatch.setattr(planned_kernel, "resources_of", found)
     monkeypatch.setattr(Workspace, "clean_run", lambda *args: replace(clean_run(*args), spills=spills[0]))
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        here.launch(2, ctas=64)
-    (launch,) = launches_in(tmp_path / "capture")
+    (launch,) = launched(planned_once, tmp_path, 64, n=2, ctas=CtaChoice(1))
     assert (launch.sample is not None) == samples
     if not samples:
         reason = f"with a second body, its threads spill {spills[1]} words instead of {spills[0]}"
-        assert f"all its CTAs record: {reason}" in [said for _, _, said in states_in(here.reports)]
-
-
-def test_a_sample_records_where_all_ctas_cannot(
-    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever happens when the build for the comparison is made."""
-    original, compiled = resources_of, planned_kernel.PlannedKernel._compiled
-
-    def fail(self: Any, mode: Any, ctas: CtaChoice, *others: Any) -> Any:
-        if ctas == EVERY_CTA:
-            raise RuntimeError("out of resource")
-        return compiled(self, mode, ctas, *others)
-
-    monkeypatch.setattr(planned_kernel, "resources_of", lambda kernel: {**original(kernel), "spills": 20})
-    monkeypatch.setattr(planned_kernel.PlannedKernel, "_compiled", fail)
-    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
-        here.launch(2, ctas=64)
-    (launch,) = launches_in(tmp_path / "capture")
-    assert launch.sample is not None
+        assert f"all its CTAs record: {reason}" in [
+            said for _, _, said in states_in(planned_once.folder / "here" / "reports")
+        ]
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
     """In as much memory, a CTA of the sample has room for more records."""
-    whole = launch_of(planned_once, tmp_path / "whole", EVERY_CTA, max_bytes=1 << 20)
-    sampled = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT), max_bytes=1 << 20)
+    (whole,) = launched(planned_once, tmp_path / "whole", CTAS, ctas=EVERY_CTA, max_bytes=1 << 20)
+    (sampled,) = launched(planned_once, tmp_path / "sampled", CTAS, ctas=CtaChoice(SHIFT), max_bytes=1 << 20)
     assert sampled.kernel.stride_bytes >= 2 * whole.kernel.stride_bytes
 
 
@@ -205,9 +158,7 @@ def test_where_records_are_kept(planned_once: FakeRuns, tmp_path: Path, choice: 
     assert [len(decode_launch(launch).all_ctas) for launch in (small, large)] == [1023, 1024]
 
 
-def test_a_large_buffer_in_global_memory_gets_smaller_rings(
-    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_big_buffers_have_small_rings(planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only if the size is left to us: a program may need the memory."""
 
     def row_bytes(folder: str, mode: Mode) -> int:

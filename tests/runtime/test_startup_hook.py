@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+from programs.child import PROGRAMS, SMALL_TORCH, Ended, clean_environment, python_path, run_child
 from snapshots import check
 
 from kprof_inject.runtime import program
@@ -37,11 +37,7 @@ class Dump:
         self.session_path = session.path
 
     def run(
-        self,
-        *arguments: str | Path,
-        path: str | None = None,
-        python: str | Path = sys.executable,
-        before: str = "",
+        self, *arguments: str | Path, path: str | None = None, python: str | Path = sys.executable, before: str = ""
     ) -> Ended:
         """Run Python in the session; ``path`` stands for the user's PYTHONPATH; a shell does ``before``."""
         inherited = {**clean_environment(self.folder), "PYTHONPATH": python_path() if path is None else path}
@@ -171,10 +167,8 @@ def test_a_fault_of_the_shadowed_sitecustomize_is_python_s_to_report(tmp_path: P
     assert dump.joined()
 
 
-@pytest.mark.parametrize("session", [None, b'{"step": "dump"', b'{"step": "dump", "unknown": 1}'])
-def test_a_session_that_cannot_be_read_is_one_line_on_stderr(
-    dump: Dump, session: bytes | None, fake_triton: str
-) -> None:
+@pytest.mark.parametrize("session", [None, b'{"step": "dump"', b'{"step": "dance"}'])
+def test_an_unreadable_session_is_one_line_on_stderr(dump: Dump, session: bytes | None, fake_triton: str) -> None:
     if session is None:
         dump.session_path.unlink()
     else:
@@ -193,14 +187,6 @@ def test_an_interpreter_without_us_says_so_and_runs(tmp_path: Path, dump: Dump, 
     assert (ended.exit_code, ended.stdout) == (7, "ran\n")
     assert ended.stderr.endswith(f"{python}\n")
     check("runtime/startup_hook", ended.stderr, "an interpreter without us")
-
-
-def test_an_unknown_step_is_reported_and_the_program_runs(dump: Dump) -> None:
-    session = json.loads(dump.session_path.read_text())
-    dump.session_path.write_text(json.dumps({**session, "step": "dance"}))
-    ended = dump.run("-c", f"import triton; {RUN_AND_END_WITH_7}")
-    assert (ended.exit_code, ended.stdout) == (7, "ran\n")
-    assert ended.stderr.startswith("kprof-inject: not active in this process: Invalid enum value 'dance'")
 
 
 def test_a_triton_that_fails_to_import_fails_as_without_us(tmp_path: Path, dump: Dump) -> None:
@@ -247,10 +233,7 @@ STARTS = {
     ),
     "subprocess, without a path": ("del os.environ['PYTHONPATH']; subprocess.run(python)", True),
     "a shell, after the path was changed": ("os.environ['PYTHONPATH'] = LIB; os.system(' '.join(python))", True),
-    "posix_spawn": (
-        "os.waitpid(os.posix_spawn(sys.executable, python, {**os.environ, 'PYTHONPATH': LIB}), 0)",
-        True,
-    ),
+    "posix_spawn": ("os.waitpid(os.posix_spawn(sys.executable, python, {**os.environ, 'PYTHONPATH': LIB}), 0)", True),
     "spawnve": ("os.spawnve(os.P_WAIT, sys.executable, python, {**os.environ, 'PYTHONPATH': LIB})", True),
     "multiprocessing": (
         "os.environ['PYTHONPATH'] = LIB; from multiprocessing.util import spawnv_passfds as start;"
@@ -296,7 +279,6 @@ def test_each_python_that_the_program_starts_is_reached_or_named(tmp_path: Path,
 
 # What happens to the program's stderr before it imports Triton, and we have something to say.
 WITHOUT_STDERR = {
-    "closed before": ("exec 2>&-", ""),
     "full": ("exec 2>/dev/full", ""),
     "closed": ("", "os.close(2)"),
     "another file's": ("", "os.close(2); assert os.open('data', os.O_CREAT | os.O_WRONLY) == 2"),
@@ -305,9 +287,7 @@ WITHOUT_STDERR = {
 
 
 @pytest.mark.parametrize("case", WITHOUT_STDERR)
-def test_what_cannot_be_said_is_no_fault_of_the_programs(
-    tmp_path: Path, dump: Dump, fake_triton: str, case: str
-) -> None:
+def test_what_cannot_be_said_is_not_the_programs_fault(tmp_path: Path, dump: Dump, fake_triton: str, case: str) -> None:
     dump.session_path.unlink()
     shell, python = WITHOUT_STDERR[case]
     program = f"import os, sys; {python or 'pass'}; import triton; print('ran')"
@@ -321,3 +301,81 @@ def test_what_is_saved_at_the_end_is_saved_after_all_that_the_program_does(dump:
     ours = "from kprof_inject.runtime.process_events import at_end; at_end(lambda: print('ours'))"
     ended = dump.run("-c", f"import atexit; atexit.register(lambda: print('theirs')); {ours}")
     assert ended == Ended(0, "theirs\nours\n", "")
+
+
+# Programs that use Proton themselves
+
+IMPORTS = {
+    "after torch": "import torch\nimport triton.profiler as proton\n",
+    "before torch": "import triton.profiler as proton\nimport torch\n",
+    "by name": "from triton.profiler import start\nimport triton.profiler as proton\nassert start is proton.start\n",
+    "its module": "import triton.profiler.profile\nimport triton.profiler as proton\n",
+}
+
+SESSION = """
+import triton.profiler.language as pl
+pl.enable_semantic("triton")
+session = proton.start("mine", hook="triton", backend="instrumentation")
+print(session)
+for one in (session, 0):
+    proton.deactivate(one)
+    proton.activate(one)
+proton.deactivate()
+proton.activate()
+with proton.scope("outer", {"flops": 1.0}), proton.cpu_timed_scope("timed"), proton.state("state"):
+    proton.enter_scope("inner", metrics={"bytes": 2})
+    proton.exit_scope("inner")
+proton.enter_state("state")
+proton.exit_state()
+@proton.scope("called")
+@proton.state("state")
+@proton.profile
+def bare():
+    return 3
+@proton.profile(name="other", backend="cupti")
+def named():
+    return 4
+print(bare(), named())
+if hasattr(proton, "data"):
+    for call in (proton.data.get, proton.data.get_msgpack, proton.data.is_phase_complete, proton.data.clear):
+        assert not call()
+    assert not proton.data.advance_phase(session)
+proton.finalize(session)
+proton.finalize(0, output_format="hatchet")
+proton.finalize()
+"""
+
+
+def run_in_dump(folder: Path, *arguments: str | Path) -> Ended:
+    return Dump(folder).run(*arguments, path=python_path(SMALL_TORCH))
+
+
+@pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS.keys())
+def test_a_session_of_the_programs_own_never_begins(tmp_path: Path, imports: str) -> None:
+    (tmp_path / "prog.py").write_text(imports + SESSION)
+    ended = run_in_dump(tmp_path, "prog.py")
+    assert (ended.exit_code, ended.stdout) == (0, "None\n3 4\n")
+    check("runtime/proton_scripts", ended.stderr, "proton.start")
+    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
+    assert os.listdir(tmp_path / "home") == []
+
+
+def test_a_program_that_begins_none_is_told_nothing(tmp_path: Path) -> None:
+    program = "import triton.profiler as p\nwith p.scope('a'):\n    print(p.start.__name__, p.profile.__name__)"
+    assert run_in_dump(tmp_path, "-c", program) == Ended(0, "start profile\n", "")
+
+
+def test_protons_own_command_runs_the_script(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import sys, triton.profiler as proton\n"
+        "print(sys.argv[1:], proton.start())\n"
+        "proton.deactivate(0)\n"
+        "proton.activate(0)\n"
+        "proton.finalize(0)\n"
+    )
+    command = ("-m", "triton.profiler.proton", "-n", "theirs", "-b", "cupti", "prog.py", "x")
+    ended = run_in_dump(tmp_path, *command)
+    assert (ended.exit_code, ended.stdout) == (0, "['x'] None\n"), ended.stderr
+    (warning,) = (line for line in ended.stderr.splitlines() if "proton.start" in line)
+    check("runtime/proton_scripts", warning, "proton.start")
+    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]

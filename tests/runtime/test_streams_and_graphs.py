@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from fake_gpu.captured import number_of
+from fake_gpu.gpu import FakeGpu, Graph
 from fake_gpu.kernels import scale
+from fake_gpu.saving import saving, tensors
 from fake_runs import FakeRuns, RunHere
 from snapshots import check
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.runtime.launch.triton_wrapping import before_first_run, watch_graphs_of
 
 X = torch.arange(1, 17, dtype=torch.float32)
 
@@ -51,6 +60,16 @@ def test_a_buffer_is_read_only_when_its_launch_has_run(fake_runs: FakeRuns) -> N
     assert run.saved() == [(0, 1), (1, 2), (2, 3)]
 
 
+def test_a_launch_that_is_saved_frees_its_buffer(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1, ctas=70)
+        deadline = time.monotonic() + 30
+        while run.gpu.has_block_of(70 * (8192 + 128)):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    assert run.saved() == [(0, 1)]
+
+
 def test_launching_never_waits_for_the_device(fake_runs: FakeRuns) -> None:
     """Neither for a launch, nor for a copy: the stream stands still all the while."""
     with fake_runs.here(launches="last") as run:
@@ -80,23 +99,6 @@ def test_threads_that_launch_at_once_lose_and_mix_nothing(fake_runs: FakeRuns) -
     assert list(indices) == list(range(threads * launches))
     assert sorted(numbers) == list(range(threads * launches))
     assert (run.left_out(), run.states_in_short()) == ({}, {("scale", "instrumented"): 1})
-
-
-def test_threads_that_share_the_last_buffer_leave_one_whole_launch(fake_runs: FakeRuns) -> None:
-    def launch(first: int) -> None:
-        for n in range(first, first + 40):
-            scale[(16,)](X, torch.zeros(16), n)
-
-    with fake_runs.here() as run:
-        together = [threading.Thread(target=launch, args=(100 * number,)) for number in range(1, 4)]
-        for thread in together:
-            thread.start()
-        for thread in together:
-            thread.join()
-    ((index, n),) = run.saved()
-    assert index == 119
-    assert n in (139, 239, 339)
-    assert Counter(run.ran()) == {("scale", True): 120}
 
 
 @pytest.mark.triton
@@ -169,3 +171,148 @@ def test_graphs_stay_replayable_when_their_kernel_is_launched_on(fake_runs: Fake
         large.replay()
         small.replay()
     assert run.gpu.freed_writes == 0
+
+
+# When the host made a launch
+
+
+def launch(run: RunHere, n: int) -> int:
+    """Make a launch; returns a time in the midst of the call."""
+    inside: list[int] = []
+
+    def launch_on_device(*arguments: Any) -> None:
+        inside.append(time.time_ns())
+        type(run.gpu).launch(run.gpu, *arguments)
+
+    run.gpu.launch = launch_on_device  # type: ignore[method-assign]
+    scale[(16,)](torch.ones(16), torch.zeros(16), n)
+    return inside[0]
+
+
+def times_in(folder: Path) -> list[tuple[int, int]]:
+    found = [(launch.host_ns, launch.host_end_ns) for launch in read_capture(folder).launches]
+    return [(begin, end) for begin, end in found if end is not None]
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("launches", ["last", "all"])
+def test_the_call_of_a_launch_is_between_its_times(fake_runs: FakeRuns, launches: str) -> None:
+    with fake_runs.here(launches=launches) as run:
+        inside = [launch(run, n) for n in (1, 2)]
+        after_ns = time.time_ns()
+    times = times_in(run.folder)
+    assert len(times) == (1 if launches == "last" else 2)
+    assert all(begin <= at <= end for (begin, end), at in zip(times, inside[-len(times) :], strict=True))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise([*times, (after_ns, 0)]))
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("launches", ["last", "all"])
+def test_of_a_graph_it_is_the_call_that_was_captured(fake_runs: FakeRuns, launches: str) -> None:
+    with fake_runs.here(launches=launches) as run:
+        launch(run, 1)
+        with run.gpu.captured() as graph:
+            inside = launch(run, 2)
+        captured_ns = time.time_ns()
+        graph.replay()
+    begin, end = times_in(run.folder)[-1]
+    assert begin <= inside <= end <= captured_ns
+
+
+# A launch in a CUDA graph is saved when the graph runs for the first time, with the memory that it finds
+
+
+def graph_class() -> Any:
+    """What torch has as ``CUDAGraph``, on the fake GPU, watched."""
+
+    class CUDAGraph:
+        def __init__(self, gpu: FakeGpu) -> None:
+            self.gpu = gpu
+            self.graph: Graph | None = None
+            self.capturing = ExitStack()
+
+        def capture_begin(self, pool: Any = None) -> None:
+            self.graph = self.capturing.enter_context(self.gpu.captured())
+
+        def capture_end(self) -> None:
+            self.capturing.close()
+
+        def replay(self) -> None:
+            assert self.graph is not None
+            self.graph.replay()
+
+    watch_graphs_of(SimpleNamespace(CUDAGraph=CUDAGraph))  # type: ignore[arg-type]
+    return CUDAGraph
+
+
+def test_an_action_is_done_once_before_the_graph_runs() -> None:
+    gpu = FakeGpu()
+    done: list[str] = []
+    assert not before_first_run(lambda: done.append("never"))
+    first, second = graph_class()(gpu), graph_class()(gpu)
+    first.capture_begin(pool=1)
+    assert before_first_run(lambda: done.append("first"))
+    assert before_first_run(lambda: done.append("again"))
+    first.capture_end()
+    second.capture_begin()
+    second.capture_end()
+    assert not before_first_run(lambda: done.append("never"))
+    second.replay()
+    assert done == []
+    first.graph.work.append(lambda: done.append("ran"))
+    first.replay()
+    first.replay()
+    assert done == ["first", "again", "ran", "ran"]
+
+
+@pytest.mark.triton
+def test_a_launch_in_a_graph_is_saved_with_the_memory_of_its_first_run(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+        graph = graph_class()(saved.gpu)
+        graph.capture_begin()
+        scale[(16,)](x, out, 3)
+        scale[(16,)](x, out, 5)
+        graph.capture_end()
+        saved.finish()
+        assert not saved.folders
+        x += torch.arange(1, 17)
+        graph.replay()
+        x.zero_()
+        graph.replay()
+        saved.finish()
+        assert out.tolist() == [0.0] * 16
+    launch = saved.launch()
+    assert launch.record.graph
+    contents = {
+        memory.address: torch.frombuffer(bytearray(next(launch.chunks(memory))[1]), dtype=torch.float32)
+        for memory in launch.record.memory
+    }
+    assert contents[x.data_ptr()].tolist() == list(range(1, 17))
+    assert all(memory.after is None for memory in launch.record.memory), "others in the graph ran after it"
+    assert not saved.refusals()
+
+
+@pytest.mark.triton
+def test_a_launch_outside_is_saved_instead_of_one_in_a_graph_that_never_ran(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+        graph = graph_class()(saved.gpu)
+        graph.capture_begin()
+        scale[(16,)](x, out, 3)
+        graph.capture_end()
+        scale[(16,)](x, out, 4)
+        graph.replay()
+    launch = saved.launch()
+    assert not launch.record.graph
+    assert launch.record.arguments[2].value == "4"  # type: ignore[union-attr]
+
+
+@pytest.mark.triton
+def test_a_graph_of_another_kind_is_a_reason(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+        with saved.gpu.captured():
+            scale[(16,)](x, out, 3)
+    assert saved.refusals() == ["it was captured into a graph without torch's class for graphs"]
+    assert not saved.folders

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
-from fake_runs import FakeRuns
+from fake_runs import FakeRuns, RunHere
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
@@ -70,18 +70,12 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def times_of(runs: FakeRuns, event: Any, record: Any) -> tuple[list[float], str]:
-    with runs.here() as run:
-        record()
-        run.launch(*range(LAUNCHES))
+def timing_of(run: RunHere) -> dict[str, Any]:
     (path,) = run.folder.glob("*/kernels/*/timing.json")
-    timed = json.loads(path.read_text())
-    return timed["times_ns"], timed.get("not_timed") or ""
+    return dict(json.loads(path.read_text()))
 
 
-def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(
-    fake_runs: FakeRuns, event: Any, queued: list[str]
-) -> None:
+def test_a_program_with_own_times_has_none_of_ours_between(fake_runs: FakeRuns, event: Any, queued: list[str]) -> None:
     with fake_runs.here() as run:
         run.launch(1)  # saved at once, lest nothing is left of a program that is killed
         queued.clear()
@@ -106,8 +100,11 @@ def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(
     ],
 )
 def test_what_is_no_timing_of_the_programs_own_leaves_ours_on(fake_runs: FakeRuns, event: Any, record: Any) -> None:
-    times_ns, why = times_of(fake_runs, event, lambda: record(event))
-    assert (len(times_ns), why) == (LAUNCHES - 3, "")
+    with fake_runs.here() as run:
+        record(event)
+        run.launch(*range(LAUNCHES))
+    timed = timing_of(run)
+    assert len(timed["times_ns"]) == LAUNCHES - 3 and not timed.get("not_timed")
 
 
 def test_launches_before_the_programs_first_event_stay_timed(fake_runs: FakeRuns, event: Any) -> None:
@@ -115,10 +112,8 @@ def test_launches_before_the_programs_first_event_stay_timed(fake_runs: FakeRuns
         run.launch(*range(8))
         event(True).record()
         run.launch(*range(8))
-    (path,) = run.folder.glob("*/kernels/*/timing.json")
-    timed = json.loads(path.read_text())
-    assert len(timed["times_ns"]) == 5
-    assert timed["not_timed"] == timing.TIMES_ITSELF
+    timed = timing_of(run)
+    assert (len(timed["times_ns"]), timed["not_timed"]) == (5, timing.TIMES_ITSELF)
 
 
 class _Kernel:

@@ -68,9 +68,7 @@ def names_in(folder: Path) -> set[str]:
     return {event["name"] for event in events_in(folder)}
 
 
-def test_it_lasts_until_the_program_starts_its_own(
-    trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_ends_at_the_programs_own(trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.start()
     trace.start()
     torch.cumsum(torch.ones(3), 0)
@@ -101,9 +99,7 @@ def test_what_an_autotuner_does_is_marked_and_its_ops_are_left_out(trace: TorchT
     assert not {"aten::cumsum", "aten::flip"} & named.keys()
 
 
-def test_in_another_thread_it_is_not_started(
-    trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_thread_starts_none(trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     thread = threading.Thread(target=trace.start)
     thread.start()
     thread.join()
@@ -112,9 +108,7 @@ def test_in_another_thread_it_is_not_started(
     assert "the main thread does not launch the first kernel" in capsys.readouterr().err
 
 
-def test_a_failure_is_reported_and_goes_no_further(
-    trace: TorchTracer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_is_reported_and_no_more(trace: TorchTracer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.profiler, "supported_activities")
     trace.start()
     trace.finish()

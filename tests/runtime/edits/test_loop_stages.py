@@ -72,9 +72,7 @@ CALLS = [f"callsite({LINE_10} at {place})" for place in ('"kernel.py":30:0', '"k
         (["unknown", "unknown"], "", [], []),
     ],
 )
-def test_each_of_several_loops_may_have_its_own_number(
-    locations: list[str], attributes: str, more: list[str], fewer: list[str]
-) -> None:
+def test_each_loop_has_its_own_number(locations: list[str], attributes: str, more: list[str], fewer: list[str]) -> None:
     kernel = kernel_to_edit("", dots(*locations, attributes=attributes), num_stages=3)
     assert list(KINDS["loop_stages"].more(kernel)) == more
     assert list(KINDS["loop_stages"].fewer(kernel)) == fewer

@@ -1,10 +1,21 @@
+"""Pairs of launches: their order and error, all queued before the device begins, and none that hangs."""
+
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
+import sys
+import time
 from itertools import islice
 
 import pytest
+from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu
+from programs.child import GUARD_S
+from snapshots import check
 
+from kprof_inject.runtime.worker import paired_launches
 from kprof_inject.runtime.worker.delayed_kernel import are_precise
 from kprof_inject.runtime.worker.paired_launches import LaunchPairs, rounds
 
@@ -45,3 +56,47 @@ def test_enough_when_the_shortest_delay_of_each_place_is_known() -> None:
     assert not are_precise(pairs, [(0, 0, 0.0), (0, 100, 0.005), (0, 200, 0.5)], 0.05)
     assert not are_precise(pairs, [(0, 0, 0.0), (0, 100, 0.0), (0, 200, 0.0)], 0.05)
     assert not are_precise([], [], 0.05)
+
+
+# Launches that are timed back to back are all queued before the device begins the first
+
+
+def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
+    gpu = FakeGpu()
+    gpu.host_ns = paired_launches.MIN_HOLD_NS + 1
+    timed = paired_launches.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
+    launched = []
+
+    def launch() -> None:
+        time.sleep(0.001)
+        launched.append(gpu.host_ns)
+
+    timed.queued([launch])
+    assert timed.was_held and len(launched) == 2
+    gpu.host_ns = 1_000_000_000
+    timed.queued([launch])
+    assert not timed.was_held
+
+
+# A process whose kernel does not come back ends, and says why
+
+_HANGING = """
+import sys, time
+from kprof_inject.runtime.worker.paired_launches import Watchdog
+
+class Never:
+    def query(self): return False
+class Done:
+    def query(self): return True
+
+watchdog = Watchdog()
+watchdog.watch(Done(), 0.1, "the first")
+watchdog.watch(Never(), 0.3, "the second")
+time.sleep(3600)
+"""
+
+
+def test_a_kernel_that_hangs_ends_its_process() -> None:
+    ended = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=GUARD_S)
+    assert ended.returncode == -signal.SIGKILL
+    check("runtime/watchdog", ended.stderr)
