@@ -44,7 +44,7 @@ _MAX_IN_BROWSER = 3_000_000
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline], choice: Choice = EVERYTHING) -> None:
     """Write the trace, and print its size and how to open it.
 
-    Of a timeline that is too large to be opened soon, only some CTAs are written, unless ``choice`` has a part of them.
+    A timeline that is too large for a browser gets only some CTAs, unless ``choice`` names a part of them.
     """
     if trace.format.is_drawing and not (choice.names_ctas or choice.warps or choice.scopes):
         timelines, left_out = drawn_part(timelines)
@@ -63,7 +63,7 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline], choice: Choic
 
 
 def drawn_part(timelines: Sequence[Timeline]) -> tuple[Sequence[Timeline], str]:
-    """Return the launches with so many CTAs that browsers open their timeline, and a line on those left out.
+    """Return the launches with as many CTAs as a browser can draw, and a line about the others.
 
     Each launch keeps the same part of its CTAs, at least one, and all of an SM before the next one's.
     """

@@ -193,7 +193,7 @@ class Program:
 
     @contextmanager
     def _worker(self, cache: Path, *, starts: bool) -> Iterator[WorkerProcess]:
-        """Lend a worker for the program's launches, which starts beside the program if they are surely repeated."""
+        """Lend a worker for the program's launches, which starts with the program if launches will be repeated."""
         python = sys.executable if is_run_by_us(self.words) else shutil.which(self.words[0]) or ""
         is_python = os.path.basename(python).startswith("python")
         with worker_process(python if is_python else "", cache) as worker:

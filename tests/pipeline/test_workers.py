@@ -168,7 +168,7 @@ def test_a_worker_that_was_started_early_does_the_tasks(log: Log, tmp_path: Path
 @pytest.mark.parametrize(
     ("has_driver", "repeats", "is_early"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_it_starts_beside_the_program_where_launches_are_repeated(
+def test_it_starts_with_the_program_where_launches_are_repeated(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_driver: bool, repeats: bool, is_early: bool
 ) -> None:
     monkeypatch.setattr(programs, "has_nvidia_module", lambda: has_driver)
