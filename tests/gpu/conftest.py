@@ -41,19 +41,18 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def kprof(environment: dict[str, str], tmp_path: Path) -> Kprof:
-    """Runs the command line as a user would, with ``stdin`` as a pipe; a non-zero exit code is an error unless
-    ``check=False``."""
+    """Runs the command line as a user would; a non-zero exit code is an error."""
 
-    def run(*arguments: str | Path, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         ended = subprocess.run(
             [sys.executable, "-m", "kprof_inject", *map(str, arguments)],
             cwd=tmp_path,
             env=environment,
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
-        if check and ended.returncode:
+        if ended.returncode:
             raise AssertionError(f"exit code {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
         return ended
 

@@ -26,19 +26,8 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Time
     """The timeline of each launch, and the kernel's own readings, in CTA order."""
     folder = tmp_path_factory.mktemp("timed")
     command = [sys.executable, "-m", "kprof_inject", "profile", "-o", str(folder / "ws")]
-    command += [
-        "--at",
-        "func",
-        "--at",
-        "loop",
-        "--ctas",
-        "all",
-        "--launches",
-        "all",
-        "--",
-        str(PROGRAM),
-        str(folder / "times.npz"),
-    ]
+    command += ["--at", "func", "--at", "loop", "--ctas", "all", "--launches", "all"]
+    command += ["--", str(PROGRAM), str(folder / "times.npz")]
     subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
     launches = read_capture(folder / "ws" / "captures" / "001").launches
     names = ("spin", "gemm", "pipelined_gemm")

@@ -53,7 +53,7 @@ def trees_of(launch: Launch) -> LaunchSummary:
     return summary
 
 
-@pytest.mark.parametrize("options", [SELECTED, (), ("--fit",)], ids=["all regions", "as usual", "fitted"])
+@pytest.mark.parametrize("options", [SELECTED, ("--fit",)], ids=["all regions", "fitted"])
 def test_each_partition_has_its_tree(tmp_path: Path, options: tuple[str, ...]) -> None:
     for kernel, launches in profiled(tmp_path, *options).items():
         assert launches, kernel

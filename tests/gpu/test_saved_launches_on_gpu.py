@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,11 @@ def kept(kprof: Kprof, tmp_path: Path) -> Any:
 def test_launches_of_all_kinds_are_repeated(kprof: Kprof, kept: Any) -> None:
     launches = kept(PROGRAMS / "launch_kinds.py", "--replay", "12")
     assert {launch.name.rpartition("_kernel")[0] + "_kernel" for launch in launches} == KERNELS
-    for launch in launches:
-        (found,) = json.loads(kprof("report", "--json", launch).stdout)
-        print(launch.name, round(found["duration_ns"]))
+    with ThreadPoolExecutor(6) as pool:
+        ended = pool.map(lambda launch: kprof("report", "--json", launch), launches)
+        for launch, one in zip(launches, ended, strict=True):
+            (found,) = json.loads(one.stdout)
+            print(launch.name, round(found["duration_ns"]))
 
 
 def test_a_launch_is_profiled_and_delayed(kprof: Kprof, kept: Any) -> None:
