@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,20 +13,6 @@ from kprof_inject.workspace_folder import held
 
 def fail(message: str) -> None:
     pytest.fail(message)
-
-
-@pytest.mark.parametrize(
-    ("choices", "what", "hint"),
-    [
-        ({"split": "always"}, "there is no split 'always'", "choose never or runs"),
-        ({"iter_records": "three"}, "there is no iter_records 'three'", "choose one or two"),
-    ],
-    ids=["split", "iter_records"],
-)
-def test_a_choice_that_there_is_not_is_refused(choices: dict[str, Any], what: str, hint: str) -> None:
-    with pytest.raises(KprofError) as caught:
-        kprof_inject.profile(**choices)
-    assert (caught.value.what, caught.value.hint) == (what, hint)
 
 
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:

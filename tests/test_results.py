@@ -120,6 +120,8 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
             "cannot record tags: it moves the store",
         ),
         ({"launches": -1}, "there is no launch -1"),
+        ({"split": "always"}, "there is no split 'always'\nhint: choose never or runs"),
+        ({"iter_records": "three"}, "there is no iter_records 'three'\nhint: choose one or two"),
     ],
 )
 def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: dict[str, Any], what: str) -> None:
@@ -130,24 +132,16 @@ def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: d
 
 def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
-    made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")
-    assert [scope.name for scope in made.timeline.table.scopes] == ["whole", "part"]
-    made = kprof_inject.read_buffer(words, format="flashinfer", names=["", "part"])
-    assert [scope.name for scope in made.timeline.table.scopes] == ["scope 0", "part"]
-
-
-@pytest.mark.parametrize(
-    ("said", "what"),
-    [
+    for names, expected in (("whole, part", ["whole", "part"]), (["", "part"], ["scope 0", "part"])):
+        made = kprof_inject.read_buffer(words, format="flashinfer", names=names)
+        assert [scope.name for scope in made.timeline.table.scopes] == expected
+    for wrong, what in (
         ({"format": "7"}, "no profiler is called '7'"),
         ({"names": 7}, "names are no list of texts: 7"),
-        ({"names": {"a", "b"}}, "names are no list"),
-    ],
-)
-def test_what_is_said_of_a_buffer_is_refused_by_its_name(said: dict[str, Any], what: str) -> None:
-    with pytest.raises(KprofError, match=what) as refused:
-        kprof_inject.read_buffer(np.zeros(9, np.int64), **{"format": "flashinfer", **said})
-    assert refused.value.hint
+    ):
+        with pytest.raises(KprofError, match=what) as refused:
+            kprof_inject.read_buffer(words, **{"format": "flashinfer", **wrong})
+        assert refused.value.hint
 
 
 def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:

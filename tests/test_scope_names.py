@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from altered import answer_of
-from golden import FIXTURES, fixture_id, fixtures
+from golden import FIXTURES
 from renamed_scopes import (
     Naming,
     all_alike,
@@ -51,15 +51,15 @@ def recorded(tmp_path: Path) -> Recorded:
     return launch
 
 
-def fixture(kernel: str, version: str = "3.6.0", target: str = "cuda-90") -> str:
-    (path,) = (FIXTURES / version / target).glob(f"{kernel}.ttgir*")
+def fixture(kernel: str, version: str = "3.6.0") -> str:
+    (path,) = (FIXTURES / version / "cuda-90").glob(f"{kernel}.ttgir*")
     return str(path.relative_to(REPO))
 
 
-KERNELS = ("grouped_gemm", "nested_loops", "tma_matmul", "ws_matmul")
+LAUNCHES = (CAPTURES[1], fixture("tma_matmul"), fixture("ws_matmul"))
 
 
-@pytest.mark.parametrize("name", [CAPTURES[1], *map(fixture, KERNELS[2:])])
+@pytest.mark.parametrize("name", LAUNCHES)
 def test_scopes_of_one_name_have_the_figures_of_scopes_with_their_own(recorded: Recorded, name: str) -> None:
     launch = recorded(name)
     told = said_of(launch, by_itself)
@@ -67,23 +67,10 @@ def test_scopes_of_one_name_have_the_figures_of_scopes_with_their_own(recorded: 
         assert differing(told, said_of(launch, colliding)) == [], colliding.__name__
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", fixtures(), ids=fixture_id)
-def test_so_have_those_of_each_fixture(recorded: Recorded, path: Path) -> None:
-    test_scopes_of_one_name_have_the_figures_of_scopes_with_their_own(recorded, str(path.relative_to(REPO)))
+PAIRS = [CAPTURES[:2], (fixture("ws_matmul"), fixture("ws_matmul", "3.8.0"))]
 
 
-FEW_PAIRS = [CAPTURES[:2], (fixture("ws_matmul"), fixture("ws_matmul", "3.8.0"))]
-MORE_PAIRS = [
-    CAPTURES[1::-1],
-    *((fixture(kernel), fixture(kernel, "3.8.0")) for kernel in ("attention", *KERNELS[:3])),
-    *((fixture(kernel, "3.8.0"), fixture(kernel)) for kernel in ("fp8_matmul", "matmul")),
-]
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [*FEW_PAIRS, *(pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in MORE_PAIRS)]
-)
+@pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_two_captures_compare_alike_whatever_their_scopes_are_called(recorded: Recorded, a: str, b: str) -> None:
     """By names of their own, those of A and of B have one name that are one scope by the names of the selectors."""
     mine, theirs = recorded(a), recorded(b)
@@ -113,7 +100,7 @@ def test_a_loop_and_its_iterations_that_have_one_name(recorded: Recorded) -> Non
 
 
 def test_findings_and_roofs_have_the_key_of_the_scope_that_they_name(recorded: Recorded) -> None:
-    for name in (CAPTURES[1], *map(fixture, KERNELS[2:])):
+    for name in LAUNCHES:
         report = LaunchAnalysis.of(renamed(recorded(name), by_itself))
         scopes, in_flight = report.timeline.table.scopes, answer_of(report).in_flight
         flights = in_flight.flights if in_flight else ()
