@@ -105,31 +105,22 @@ def test_a_kernel_has_the_plan_with_its_scopes(tmp_path: Path) -> None:
     assert workspace.planned_with(kernel, ScopeTable(scopes=(), most_records=9)) == kernel
 
 
-def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:
+def test_captures_are_numbered_past_a_thousand_and_empty_ones_are_none(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
-    assert workspace.new_capture_folder() == tmp_path / "captures" / "001"
-    assert workspace.new_capture_folder() == tmp_path / "captures" / "002"  # each is claimed
+    with pytest.raises(KprofError, match="has no capture yet") as refusal:
+        workspace.last_capture_folder()
+    check("workspace/refusals", str(refusal.value), "no capture yet")
+    first, second = workspace.new_capture_folder(), workspace.new_capture_folder()  # each is claimed
+    assert (first, second) == (tmp_path / "captures" / "001", tmp_path / "captures" / "002")
+    (first / "process").mkdir()
+    assert workspace.last_capture_folder() == first
+    for folder in (first, second):
+        workspace.forget_if_empty(folder)
+    assert os.listdir(tmp_path / "captures") == ["001"]
     for name in ("999", "1000", "notes"):
         (tmp_path / "captures" / name / "process").mkdir(parents=True)
     assert workspace.last_capture_folder() == tmp_path / "captures" / "1000"
     assert workspace.new_capture_folder() == tmp_path / "captures" / "1001"
-
-
-def test_no_capture_yet_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match="has no capture yet") as refusal:
-        Workspace.create(tmp_path).last_capture_folder()
-    assert f"kprof-inject profile -o {tmp_path} -- PROG" in refusal.value.hint
-    check("workspace/refusals", str(refusal.value), "no capture yet")
-
-
-def test_an_empty_capture_is_none(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path)
-    (workspace.new_capture_folder() / "process").mkdir()
-    unused = workspace.new_capture_folder()
-    assert workspace.last_capture_folder() == tmp_path / "captures" / "001"
-    workspace.forget_if_empty(unused)
-    workspace.forget_if_empty(tmp_path / "captures" / "001")
-    assert os.listdir(tmp_path / "captures") == ["001"]
 
 
 def test_a_cache_is_of_one_process(tmp_path: Path) -> None:

@@ -48,10 +48,3 @@ def test_a_compiled_transformer_block_keeps_its_generated_kernels_and_the_users_
         for pattern in ("triton_poi_", "triton_(red|per)_", "gate_kernel"):
             assert any(re.match(pattern, name) for name in names), f"no {pattern} among {names}: {ended}"
         assert all("left alone" not in state for state in run.states().values()), run.states()
-
-
-def test_a_gluon_kernel_is_captured(runs: ProgramRuns) -> None:
-    ended, run = runs.profile("gluon_scale", *EVERYTHING)
-    (launch,) = run.launches
-    assert launch.kernel.name == "gluon_scale_kernel", ended
-    assert counts(launch) == {"func": 16 * 4, "loop[0]": 16 * 4, "iter[0]": 16 * 4 * 8}

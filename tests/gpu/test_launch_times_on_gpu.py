@@ -78,7 +78,7 @@ def assert_own(what: str, timed_ns: float, launching_ns: float, own_ns: float) -
 
 
 @pytest.mark.parametrize("ctas", [1, 132, 1000])
-@pytest.mark.parametrize("rounds", [1, 50, 300, 2000])
+@pytest.mark.parametrize("rounds", [1, 300, 2000])
 def test_single_launches(ctas: int, rounds: int) -> None:
     spins, device = Spins(ctas, rounds), devices_of_process()
     timer = LaunchTimer(device, EmptyKernel.like(spins.compiled.metadata))

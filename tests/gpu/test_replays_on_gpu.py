@@ -24,7 +24,6 @@ WAYS = (
 REFUSED = {"full": "exceeds the limit", "self_timed": "its own CUDA events"}
 KINDS = {
     **{way: ("seldom.py", "--way", way) for way in (*WAYS, "self_timed")},
-    "five kernels": ("five_kernels.py",),
     "Gluon": ("gluon_scale.py",),
     "three processes": ("workers.py",),
     "warp-specialised": ("specialised.py",),

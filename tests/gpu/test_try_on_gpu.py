@@ -29,7 +29,6 @@ def test_more_stages_make_an_unpipelined_matmul_faster(kprof: Kprof) -> None:
     [
         ("matmul", ["maxnreg=128", "env=DISABLE_LLVM_OPT=disable-lsr"]),
         ("softmax", ["loop_stages=3"]),
-        ("layer_norm", ["loop_stages=3"]),
         ("attention", ["loop_stages=2", "program_order=reversed"]),
     ],
 )
