@@ -21,6 +21,7 @@ import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.results import Results
 from kprof_inject.timeline.trust import judge
+from kprof_inject.workspace_folder import held
 
 CAPTURE = REPO / "tests/captures/matmul"
 
@@ -173,3 +174,28 @@ def test_what_a_user_prints_takes_one_line() -> None:
     texts = [repr(one) for one in [*printed, *loaded.summary(), judge(timeline.launch.kernel)]]
     assert max(map(len, texts)) < 250 and not any("\n" in text for text in texts)
     check("api/results", "\n".join(texts), "representations")
+
+
+def fail(message: str) -> None:
+    pytest.fail(message)
+
+
+def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    with held(tmp_path, fail), pytest.raises(KprofError, match="is in use by process"):
+        kprof_inject.profile(folder=tmp_path)
+    profiles = [kprof_inject.profile(folder=tmp_path) for _ in range(2)]
+    # Neither holds the folder, nor the one compiler of this process, after it was refused.
+    for profile in profiles:
+        with held(tmp_path, fail), pytest.raises(KprofError, match="is in use by process"):
+            profile.__enter__()
+
+
+def test_a_folder_is_the_blocks_while_it_lasts_and_has_no_captures_that_hold_nothing(tmp_path: Path) -> None:
+    with kprof_inject.profile(folder=tmp_path) as profile:
+        with pytest.raises(KprofError, match="is in use by process"):
+            kprof_inject.profile(folder=tmp_path)
+        assert profile.timelines == profile.timelines == []
+        assert [path.name for path in (tmp_path / "captures").iterdir()] == ["001"]
+    assert not (tmp_path / "captures").exists()
+    with held(tmp_path, fail):
+        pass
