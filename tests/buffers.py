@@ -261,12 +261,7 @@ def save_launches(
 
 
 def save_process(
-    folder: Path,
-    kernel: dict[str, Any],
-    buffers: Sequence[NDArray[np.uint32]],
-    *,
-    variant: str,
-    host_ns: int = 0,
+    folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str, host_ns: int = 0
 ) -> None:
     """As ``save_launches``, without reading the capture, whose process is ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)

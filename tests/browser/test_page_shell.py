@@ -16,11 +16,7 @@ TABS = ["Timeline", "Overview", "SMs", "Scopes", "Source", "TTGIR"]
 
 
 def timeline_of(folder: Path, name: str = "kernel", slots: int = 8, sms: int = 1) -> Timeline:
-    scopes = [
-        Scope(name, "func", -1, (f"/src/{name}.py", 3)),
-        Scope("wait", "marker", 0),
-        Scope("here", "mark", 0),
-    ]
+    scopes = [Scope(name, "func", -1, (f"/src/{name}.py", 3)), Scope("wait", "marker", 0), Scope("here", "mark", 0)]
     warp = [start(0, 100), start(2, 200), end(2, 205), start(1, 300), end(0, 900), end(1, 1200)]
     words = buffer_words([Cta([warp] * 2, sm=sm) for sm in range(sms)], slots)
     return decode_launch(save_launches(folder, kernel_json(scopes, words, 2, name=name), [words])[0])

@@ -20,10 +20,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.counters.cupti import is_permitted
 from kprof_inject.timeline.timeline import decode_launch
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(not is_permitted(), reason="this user may not read the counters"),
-]
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not is_permitted(), reason="this user may not read the counters")]
 
 
 def profiled(kprof: Kprof, tmp_path: Path, program: Path, *options: str) -> list[LaunchAnalysis]:

@@ -16,10 +16,7 @@ SMALL_BUFFER = ("--buffer-type", "shared", "--buffer-size", "512")
 PROGRAM = PROGRAMS / "ending.py"
 
 KILLED_BY_SIGNAL = ("terminate", "kill", "segfault")
-ENDINGS = (
-    *("return", "exit", "os-exit", "exception", "interrupt", "out-of-memory", "device-fault"),
-    *KILLED_BY_SIGNAL,
-)
+ENDINGS = (*("return", "exit", "os-exit", "exception", "interrupt", "out-of-memory", "device-fault"), *KILLED_BY_SIGNAL)
 
 
 @pytest.fixture(scope="module")

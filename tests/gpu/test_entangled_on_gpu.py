@@ -22,7 +22,7 @@ BY_CHANCE = {
     # An autotuner of Inductor's repeats a launch as often as its time allows: two bare runs differ.
     "graph_trees": re.compile(
         r"^(active|active_bytes|allocation|requested_bytes|inactive_split\w*)\..*\n", re.MULTILINE
-    ),
+    )
 }
 """What is not compared."""
 

@@ -106,17 +106,6 @@ def test_launches_back_to_back(launches: int, rounds: int) -> None:
     assert_own(f"{launches} back to back, {rounds} rounds", median(times_ns), launching_ns, spins.own_ns())
 
 
-@pytest.mark.parametrize("shared_bytes", [0, 32 << 10, 100 << 10, 200 << 10])
-def test_an_empty_kernel_of_any_shape(shared_bytes: int) -> None:
-    device = devices_of_process()
-    stream = device.current_stream()
-    timed = BackToBack(device, stream, None, restores=False)  # type: ignore[arg-type]
-    for threads in (32, 128, 1024):
-        times_ns = [empty_ns(timed, EmptyKernel(threads, shared_bytes)) for _ in range(3)]
-        print(f"{threads} threads, {shared_bytes} bytes of shared memory: {times_ns} ns")
-        assert all(time_ns is not None and 1_000 < time_ns < 10_000 for time_ns in times_ns)
-
-
 @pytest.mark.parametrize("stages", [1, 3])
 def test_a_matmul_with_records(tmp_path: Path, stages: int) -> None:
     """Of another shape: by its records it takes from its first CTA's begin until the last has copied them."""

@@ -17,11 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 SELECTED = ("--at", "func", "--at", "loop", "--at", "iter", "--at", "partition", "--at", "default")
 WARPS = {
-    "three_partitions_kernel": {
-        "default partition": (0, 1, 2, 3),
-        "partition 0": (10,),
-        "partition 1": (4, 5, 6, 7),
-    },
+    "three_partitions_kernel": {"default partition": (0, 1, 2, 3), "partition 0": (10,), "partition 1": (4, 5, 6, 7)},
     "specialised_matmul_kernel": {
         "default partition": (0, 1, 2, 3),
         "partition 0": (4, 5, 6, 7),

@@ -11,9 +11,8 @@ from gpu_support import Kprof
 from program_runs import PROGRAMS
 
 KERNELS = {
-    *("accumulate_kernel", "address_kernel", "barrier_kernel", "device_descriptor_kernel", "empty_kernel"),
-    *("graph_kernel", "host_descriptor_kernel", "matmul_kernel", "nested_table_kernel", "scalars_kernel"),
-    *("table_kernel", "view_kernel"),
+    f"{name}_kernel"
+    for name in ("address", "barrier", "device_descriptor", "empty", "graph", "matmul", "nested_table", "scalars")
 }
 
 
