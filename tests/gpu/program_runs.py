@@ -22,7 +22,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAMS = Path(__file__).with_name("programs")
-LIMIT_S = 180
+LIMIT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Running:
 class ProgramRuns:
     """Starts programs in one folder, as a user whose home is empty. On leaving the context none of them runs on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: str = "home") -> None:
         self.folder = folder
         self._started: list[Running] = []
-        (folder / "home").mkdir(exist_ok=True)
+        (folder / home).mkdir(exist_ok=True)
         path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "home" / "inductor")}  # else it is in /tmp
-        self._environment = {**os.environ, **caches, "HOME": str(folder / "home"), "PYTHONPATH": path}
+        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / home / "inductor")}  # else it is in /tmp
+        self._environment = {**os.environ, **caches, "HOME": str(folder / home), "PYTHONPATH": path}
 
     def __enter__(self) -> ProgramRuns:
         return self

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from gpu_support import EXAMPLES, Kprof
+from gpu_support import EXAMPLES
+from program_runs import ProgramRuns
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
 LARGE_BUFFER = ("--ctas", "all", "--buffer-type", "global", "--buffer-size", "65536")
@@ -47,14 +46,14 @@ def slices(trace: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_large_buffer_keeps_every_scope_and_the_result_is_bit_identical(
-    case: str, kprof: Kprof, environment: dict[str, str], tmp_path: Path
+    case: str, runs: ProgramRuns, tmp_path: Path
 ) -> None:
     selectors, expected = CASES[case]
     example, *arguments = case.split()
-    program = [str(EXAMPLES / f"{example}.py"), *arguments, "--save"]
-    command = [sys.executable, *program, str(tmp_path / "plain.pt")]
-    stdout = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    profiled = kprof("profile", *selectors, *LARGE_BUFFER, "--", *program, "with.pt")
+    program = (EXAMPLES / f"{example}.py", *arguments, "--save")
+    plain = runs.start(*program, "plain.pt")
+    profiled = runs.start_kprof("profile", *selectors, *LARGE_BUFFER, "--", *program, "with.pt").wait()
+    stdout = plain.wait().stdout
     assert slices(tmp_path / "kprof_out" / "trace.json") == expected
     assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
     # The program prints its own line, with the hash of its result, once.
