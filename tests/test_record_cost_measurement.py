@@ -25,7 +25,7 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 sys.path.insert(0, str(REPO / "benchmarks"))
 import record_cost
-from record_cost import MeasuredCost, cost_in, costs_next_to_work
+from record_cost import MeasuredCost, cost_in
 
 NAMES = ["straight_0", "straight_1", "straight_2", "loop_0", "loop_1", "work_0", "work_1", "work_2"]
 STRAIGHT, LOOP, WORK = (0, 1, 2), (3, 4), (5, 6, 7)
@@ -55,16 +55,12 @@ def decoded(folder: Path, *launches: Sequence[Cta]) -> list[Timeline]:
 
 
 def test_what_follows_a_start_and_what_follows_an_end_are_told_apart(tmp_path: Path) -> None:
-    one = warp([31, 41], [[20, 50, 24]] * 4)
+    # Beside work it is what one takes longer than half of two; some are held up.
+    held_up = [(1_000, 66, 124, 126, 30), WORK_GAPS, (64, 900, 124, 126, 700), (64, 66, 800, 126, 30), WORK_GAPS]
+    one = warp([31, 41], [[20, 50, 24]] * 4, held_up)
     measured = cost_in(decoded(tmp_path, [Cta([one, one])] * 3))
     # Outside of the loop there are three gaps of 31 and two of 41.
     assert measured == MeasuredCost(36.0, 22.0, 50.0, 4.0, 6.0, 35.0, 0.0, 2 * 3 * (4 * 3 + 5))
-
-
-def test_beside_work_it_is_what_one_takes_longer_than_half_of_two(tmp_path: Path) -> None:
-    held_up = [(1_000, 66, 124, 126, 30), WORK_GAPS, (64, 900, 124, 126, 700), (64, 66, 800, 126, 30), WORK_GAPS]
-    one = warp([30], [[30]], held_up)
-    assert costs_next_to_work(decoded(tmp_path, [Cta([one, one])] * 3)) == (4.0, 6.0)
 
 
 def test_without_all_records_there_is_no_cost(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.scopes import Scope, ScopeTable, distinct_names
-from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.report.experiments import slopes_csv
 from kprof_inject.report.html.columns import shown_of
@@ -173,7 +172,6 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "page's kernels": page_values(kernel_rows(whole.program, whole)),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
-        "hatchet": json.loads(b"".join(hatchet_tree([few]))),
     }
     for layout in LAYOUT_NAMES:
         said[f"chrome by {layout}"] = json.loads(b"".join(chrome_trace([few], layout)))
