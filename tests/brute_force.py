@@ -3,11 +3,12 @@ them at once has to be what comes out here."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from math import prod
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ _ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 _PAIR = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _SHAPE = re.compile(r"(?:tensor<|tensordesc<)((?:\d+x)+)")
 _ELEMENT = re.compile(r"(?:ptr<|: <|x|tensor<)([a-z]+)(\d+)\b")
+_ENDS = {"scf.yield", "scf.condition", "cf.br", "cf.cond_br", "ttg.warp_yield", "ttg.warp_return", "tt.return"}
 # Behind two operands, the result, and whether that is added to.
 _PREDICATE = re.compile(r" %\w+, %\w+, %\w+(?:\[[^\]]*\])?, %\w+, (%\w+)")
 _WAY = re.compile(r"(\^\w+)(?:\(([^:)]*))?")
@@ -95,9 +97,7 @@ class Ran:
 
     def accesses(self) -> list[tuple[Access, list[tuple[int, int]]]]:
         """Each with the CTAs and addresses of all elements that it touched."""
-        return [
-            (access, [place for each in by_execution for place in each]) for access, by_execution in self.executions()
-        ]
+        return [(access, [*chain.from_iterable(each)]) for access, each in self.executions()]
 
     def executions(self) -> list[tuple[Access, list[list[tuple[int, int]]]]]:
         """The same of each execution by itself."""
@@ -178,25 +178,13 @@ class _Cta:
         return str(label)
 
     def _take(self, operation: Operation) -> list[Any]:
-        nest = {
-            "scf.for": self._for,
-            "scf.if": self._if,
-            "scf.while": self._while,
-            "ttg.warp_specialize": self._partitions,
-        }
+        nest = {"scf.for": self._for, "scf.if": self._if, "scf.while": self._while}
+        nest |= {"ttg.warp_specialize": self._partitions}
         if operation.name in nest:
             self._name(operation, nest[operation.name](operation))
             return []
         operands = [self.values.get(name) for name in _NAME.findall(operation.tail)]
-        if operation.name in (
-            "scf.yield",
-            "scf.condition",
-            "cf.br",
-            "cf.cond_br",
-            "ttg.warp_yield",
-            "ttg.warp_return",
-            "tt.return",
-        ):
+        if operation.name in _ENDS:
             return operands
         predicate = _PREDICATE.match(operation.tail) if "tc_gen5_mma" in operation.name else None
         if predicate is None or self.values[predicate[1]]:
@@ -318,14 +306,8 @@ def _two(compute: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda _, one, other: compute(one, other)
 
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "slt": np.less,
-    "sle": np.less_equal,
-    "sgt": np.greater,
-    "sge": np.greater_equal,
-}
+_COMPARE = {"eq": np.equal, "ne": np.not_equal}
+_COMPARE |= {"slt": np.less, "sle": np.less_equal, "sgt": np.greater, "sge": np.greater_equal}
 
 
 def _load(text: str, address: Any, mask: Any = True, other: Any = 0) -> Any:
@@ -347,41 +329,37 @@ def _created(text: str, operands: list[Any]) -> Block:
     return Block(address, shape[::-1], [*strides[::-1], _element_bytes(text.partition("ptr<i8>, ")[2])])
 
 
+_TWO: dict[str, Callable[[Any, Any], Any]] = {
+    **{"addi": operator.add, "subi": operator.sub, "muli": operator.mul, "minsi": np.minimum, "maxsi": np.maximum},
+    **{
+        "andi": operator.and_,
+        "ori": operator.or_,
+        "xori": operator.xor,
+        "shli": np.left_shift,
+        "shrsi": np.right_shift,
+    },
+    **{"addf": operator.add, "subf": operator.sub, "mulf": operator.mul, "divf": operator.truediv},
+    "ceildivsi": lambda one, other: -(-one // other),
+}
 _RESULTS: dict[str, Callable[..., Any]] = {
+    **{f"arith.{name}": _two(compute) for name, compute in _TWO.items()},
     "arith.constant": _constant,
     "tt.make_range": _range,
     "tt.splat": lambda text, value: np.full(_shape(text), value),
     "tt.broadcast": lambda text, value: np.broadcast_to(value, _shape(text)),
     "tt.expand_dims": lambda text, value: np.expand_dims(value, _number(text, "axis")),
-    "tt.trans": lambda text, value: np.transpose(
-        value, [int(one) for one in re.findall(r"\d+", text.split(">")[0])[1:]]
-    ),
+    "tt.trans": lambda text, value: np.transpose(value, [*map(int, re.findall(r"\d+", text.split(">")[0])[1:])]),
     "tt.reshape": lambda text, value: np.reshape(value, _shape(text)),
     "tt.join": lambda _, one, other: np.stack((one, other), axis=-1),
     "tt.split": lambda _, value: (value[..., 0], value[..., 1]),
     "ttg.convert_layout": lambda _, value: value,
     "arith.extsi": lambda _, value: value,
     "arith.extui": lambda _, value: np.asarray(value, np.int64),
-    "arith.addi": _two(lambda one, other: one + other),
-    "arith.subi": _two(lambda one, other: one - other),
-    "arith.muli": _two(lambda one, other: one * other),
     "arith.divsi": _quotient,
-    "arith.ceildivsi": _two(lambda one, other: -(-one // other)),
     "arith.remsi": lambda text, one, other: np.asarray(one) - _quotient(text, one, other) * other,
-    "arith.minsi": _two(np.minimum),
-    "arith.maxsi": _two(np.maximum),
-    "arith.andi": _two(lambda one, other: one & other),
-    "arith.ori": _two(lambda one, other: one | other),
-    "arith.xori": _two(lambda one, other: one ^ other),
-    "arith.shli": _two(np.left_shift),
-    "arith.shrsi": _two(np.right_shift),
     "math.absi": lambda _, value: np.abs(value),
     "arith.sitofp": lambda _, value: np.asarray(value).astype(np.float32),
     "arith.fptosi": lambda _, value: np.trunc(value).astype(np.int64),
-    "arith.addf": _two(lambda one, other: one + other),
-    "arith.subf": _two(lambda one, other: one - other),
-    "arith.mulf": _two(lambda one, other: one * other),
-    "arith.divf": _two(lambda one, other: one / other),
     "math.sqrt": lambda _, value: np.sqrt(value),
     "math.floor": lambda _, value: np.floor(value),
     "arith.cmpf": lambda text, one, other: _COMPARE[f"s{text.split(',')[0].strip()[1:]}"](one, other),
@@ -481,8 +459,8 @@ def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operat
     if value is None or actual is None:
         return
     if isinstance(value, Descriptor):
-        fields = zip((value.address, *value.shape, *value.strides_bytes), _fields(actual), strict=True)
-        for one, another in fields:
+        fields = (actual.address, *actual.shape, *actual.strides_bytes)
+        for one, another in zip((value.address, *value.shape, *value.strides_bytes), fields, strict=True):
             _assert_same(one, another, places, operation)
         return
     found = _at(value, places, np.ndim(actual))
@@ -491,10 +469,6 @@ def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operat
         assert not np.any(found & ~np.asarray(actual)), operation
     else:
         assert np.array_equal(found, actual), operation
-
-
-def _fields(block: Block) -> list[int]:
-    return [block.address, *block.shape, *block.strides_bytes]
 
 
 def _at(value: IntegerExpr | Mask, places: Mapping[GridAxis, int], rank: int) -> Array:

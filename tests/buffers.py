@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -240,19 +240,9 @@ class JsonWriter:
         self._writer.finish(left_out or {}, launches)
 
 
-def make_editable(capture: Path) -> None:
-    """Remove the checksums of a capture, so that it is open to any edit."""
-    _make_editable(capture.glob("*.json"))
-    for process in (folder for folder in capture.iterdir() if folder.is_dir()):
-        _make_process_editable(process)
-
-
-def _make_process_editable(process: Path) -> None:
-    _make_editable([*process.glob("*.json*"), *process.glob("kernels/*/*.json")])
-
-
-def _make_editable(files: Iterable[Path]) -> None:
-    for path in files:
+def make_editable(folder: Path) -> None:
+    """Remove the checksums of a capture or of one process of it, so that it is open to any edit."""
+    for path in folder.rglob("*.json*"):
         path.write_text(re.sub(r',\s*"(?:\w+_)?crc32":\s*\d+', "", path.read_text()))
 
 
@@ -271,23 +261,17 @@ def save_launches(
 
 
 def save_process(
-    folder: Path,
-    kernel: dict[str, Any],
-    buffers: Sequence[NDArray[np.uint32]],
-    *,
-    variant: str,
-    host_ns: int = 0,
+    folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str, host_ns: int = 0
 ) -> None:
     """As ``save_launches``, without reading the capture, whose process is ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
     writer = JsonWriter(folder, {"pid": 7})
     writer.add_kernel(variant, kernel, "module {}\n", {})
     for index, words in enumerate(buffers):
-        writer.add_launch(
-            launch_json(words, variant=variant, index=index, host_ns=host_ns + index), memoryview(words.tobytes())
-        )
+        launch = launch_json(words, variant=variant, index=index, host_ns=host_ns + index)
+        writer.add_launch(launch, memoryview(words.tobytes()))
     writer.finish()
-    _make_process_editable(folder)
+    make_editable(folder)
 
 
 def save_launch(
@@ -296,22 +280,13 @@ def save_launch(
     ctas: Sequence[Cta | None],
     slots: int,
     *,
-    scope_ids: Mapping[int, str] | None = None,
     mode: Mapping[str, Any] | None = None,
-    partitions: Sequence[tuple[str, int | None]] = (),
-    body_record: str = "",
     host_ns: int = 0,
+    **unusual: Any,
 ) -> Launch:
-    """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says."""
+    """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says; ``unusual`` is for
+    ``kernel_json``."""
     mode = mode or {}
     words = buffer_words(ctas, slots, recorded=mode.get("warps"), clock_bits=32 if mode.get("clock_bits") == 32 else 43)
-    kernel = kernel_json(
-        scopes,
-        words,
-        num_warps_of(ctas),
-        scope_ids=scope_ids,
-        mode=mode,
-        partitions=partitions,
-        body_record=body_record,
-    )
+    kernel = kernel_json(scopes, words, num_warps_of(ctas), mode=mode, **unusual)
     return save_launches(folder, kernel, [words], host_ns=host_ns)[0]

@@ -9,7 +9,6 @@ name in a comment (``# program.py``) is a file that the reader saves before anyt
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 import shutil
@@ -154,18 +153,12 @@ class Reader:
         self._environment = {**clean, "PATH": path, "PYTHONPATH": modules, "PYTHONUNBUFFERED": "1"}
 
     def follow(self, command: Command) -> None:
-        """Run the command. Raises AssertionError if it fails, or does not print what the page shows, or if one of the
-        folder's JSON files is not JSON afterwards."""
+        """Run the command. Raises AssertionError if it fails, or does not print what the page shows."""
         code, printed = self.run(command)
         assert code == 0, f"line {command.line}: {command.text}\nended with {code}:\n{printed}"
         if command.output:
             shown = f"printed:\n{printed}\nshown:\n{command.output}"
             assert matches(command.output, printed), f"line {command.line}: {command.text}\n{shown}"
-        for path in self.folder.glob("*.json"):
-            try:
-                json.loads(path.read_bytes())
-            except ValueError as error:
-                raise AssertionError(f"line {command.line}: {command.text}\n{path.name}: {error}") from None
 
     def run(self, command: Command) -> tuple[int, str]:
         """The exit code, and all that was printed, as a terminal shows it."""

@@ -126,14 +126,6 @@ def takes_a_permit(flag_ptr, out_ptr, n):
 
 
 @triton.jit
-def reads_past_caches(flag_ptr, out_ptr, n):
-    seen = tl.load(flag_ptr, cache_modifier=".cv")
-    while seen < n:  # waits
-        seen = tl.load(flag_ptr, cache_modifier=".cv")
-    tl.store(flag_ptr + 1, seen)
-
-
-@triton.jit
 def inserts_by_hash(flag_ptr, out_ptr, n):
     slot = n % 64
     old = tl.atomic_cas(flag_ptr + slot, 0, n)
@@ -165,30 +157,12 @@ def lets_time_pass(flag_ptr, out_ptr, n):
 
 
 @triton.jit
-def takes_tiles(flag_ptr, out_ptr, n):
-    offsets = tl.arange(0, 128)
-    tile = tl.atomic_add(flag_ptr, 1)
-    while tile < n:
-        tl.store(out_ptr + tile * 128 + offsets, tl.load(out_ptr + tile * 128 + offsets) * 2)
-        tile = tl.atomic_add(flag_ptr, 1)
-
-
-@triton.jit
 def improves_until_told(flag_ptr, out_ptr, n):
     offsets = tl.arange(0, 128)
     x = tl.load(out_ptr + offsets)
     while tl.load(flag_ptr, volatile=True) < n:
         x = x * 0.5 + 1
     tl.store(out_ptr + offsets, x)
-
-
-@triton.jit
-def counts(flag_ptr, out_ptr, n):
-    number = 0
-    while number < n:
-        tl.atomic_add(flag_ptr + number, 1)
-        number += 1
-    tl.store(out_ptr + tl.arange(0, 128), 1.0)
 
 
 @triton.jit
@@ -237,25 +211,9 @@ def calls_what_only_computes(flag_ptr, out_ptr, n):
     tl.store(flag_ptr, number)
 
 
-KERNELS: dict[str, Any] = {
-    kernel.fn.__name__: kernel
-    for kernel in (
-        locks,
-        reads_a_flag,
-        gives_up,
-        meets_at_a_barrier,
-        reads_many_flags,
-        adds_others_parts,
-        signals,
-        waits_in_lines_without_indent,
-        takes_a_permit,
-        reads_past_caches,
-        inserts_by_hash,
-        counts_what_it_takes,
-        lets_time_pass,
-        takes_tiles,
-        improves_until_told,
-        counts,
-        computes_in_assembly,
-    )
-}
+_ALL = (
+    *(locks, reads_a_flag, gives_up, meets_at_a_barrier, reads_many_flags, adds_others_parts, signals),
+    *(waits_in_lines_without_indent, takes_a_permit, inserts_by_hash, counts_what_it_takes, lets_time_pass),
+    *(improves_until_told, computes_in_assembly),
+)
+KERNELS: dict[str, Any] = {kernel.fn.__name__: kernel for kernel in _ALL}

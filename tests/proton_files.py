@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +35,10 @@ def file_bytes(
     return struct.pack(f"<{len(header)}I", *header) + words.tobytes()
 
 
-def save_file(
-    folder: Path,
-    words: NDArray[np.uint32],
-    num_warps: int,
-    uids: Sequence[int] | None = None,
-    changes: Mapping[str, int] | None = None,
-) -> Path:
+def save_file(folder: Path, *buffer: Any, **unusual: Any) -> Path:
+    """Write ``file_bytes`` of these."""
     path = folder / "matmul.bin"
-    path.write_bytes(file_bytes(words, num_warps, uids, changes))
+    path.write_bytes(file_bytes(*buffer, **unusual))
     return path
 
 

@@ -33,11 +33,7 @@ class Timer:
 
 
 def save_process(
-    folder: Path,
-    name: str,
-    launches: Sequence[tuple[Timer, int]],
-    readings: Sequence[dict[str, int]] = (),
-    **info: Any,
+    folder: Path, name: str, launches: Sequence[tuple[Timer, int]], readings: Sequence[dict[str, int]] = (), **info: Any
 ) -> None:
     """A process whose kernel ran at these host times, by these devices' timers: a device for each timer."""
     writer = JsonWriter(folder / name, {"pid": 7, "host": "a", "boot_id": "b", "device_names": ["H200"] * 2, **info})

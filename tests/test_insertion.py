@@ -41,22 +41,6 @@ def kernel(name: str, body: str = "", rest: str = "") -> str:
     return f"module {{\n  tt.func public @{name}(%n: i32) {{\n{body}    tt.return\n  }}\n{rest}}}\n"
 
 
-def test_every_version_has_golden_outputs() -> None:
-    versions = {path.relative_to(FIXTURES).parts[0] for path in fixtures()}
-
-    assert {fixture_id(path) for path in GOLDEN} == {
-        f"{version}/{kernel}"
-        for version in versions
-        for kernel in (
-            "cuda-90/vector_add",
-            "cuda-90/matmul",
-            "cuda-90/while_if",
-            "cuda-90/early_return",
-            "cuda-100/ws_matmul",
-        )
-    }
-
-
 @pytest.mark.parametrize("path", GOLDEN, ids=fixture_id)
 def test_golden_output(path: Path) -> None:
     done = insertion_of(read(path))
@@ -68,9 +52,10 @@ def test_golden_output(path: Path) -> None:
 SELECTED = sorted(path for path in FIXTURES.glob("*/*/*.*.expected.json"))
 
 
-def test_every_version_has_expected_results_of_seven_more_selections() -> None:
+def test_every_version_has_golden_outputs_and_expected_results_of_seven_more_selections() -> None:
     versions = {path.relative_to(FIXTURES).parts[0] for path in fixtures()}
-
+    kernels = ("cuda-90/vector_add", "cuda-90/matmul", "cuda-90/while_if", "cuda-90/early_return", "cuda-100/ws_matmul")
+    assert {fixture_id(path) for path in GOLDEN} == {f"{version}/{name}" for version in versions for name in kernels}
     assert Counter(path.relative_to(FIXTURES).parts[0] for path in SELECTED) == dict.fromkeys(versions, 7)
 
 
@@ -86,12 +71,6 @@ def test_the_expected_result_of_a_selection(path: Path) -> None:
 
     assert "\n".join(diff_of(view.module, done.text)) + "\n" == path.with_suffix(".diff").read_text(encoding="utf-8")
     assert plan_json(view.module, done.plan) == expected["plan"]
-
-
-# ---- one module ------------------------------------------------------------------------------------------
-
-
-# ---- a workspace -----------------------------------------------------------------------------------------
 
 
 def workspace_of(folder: Path, **kernels: str) -> Workspace:
@@ -128,26 +107,21 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
         assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTable)
 
 
-def test_a_kernel_in_which_nothing_matches_has_no_plan(tmp_path: Path) -> None:
+def overridden(workspace: Workspace) -> list[str]:
+    return sorted(path.name for path in workspace.override_folder.rglob("*.ttgir"))
+
+
+def test_a_kernel_in_which_nothing_matches_has_no_plan_any_more(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
+    inserted(workspace, "func")
+    assert overridden(workspace) == ["add.ttgir", "mul.ttgir"]
 
     add, mul = inserted(workspace, "loop")
 
     assert add.insertion is not None and add.insertion.plan.scopes == ()
     assert mul.insertion is not None and len(mul.insertion.plan.scopes) == 1
-    assert workspace.scope_table("add-0") is None
-    assert sorted(path.name for path in workspace.override_folder.rglob("*.ttgir")) == ["mul.ttgir"]
-
-
-def test_a_new_insertion_forgets_the_last_one(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul"))
-    inserted(workspace, "func")
-
-    inserted(workspace, "add/func")
-
-    assert workspace.scope_table("add-0") is not None
-    assert workspace.scope_table("mul-0") is None
-    assert sorted(path.name for path in workspace.override_folder.rglob("*.ttgir")) == ["add.ttgir"]
+    assert workspace.scope_table("add-0") is None and workspace.scope_table("mul-0") is not None
+    assert overridden(workspace) == ["mul.ttgir"]
 
 
 def test_a_kernel_that_cannot_take_records_is_left_alone(tmp_path: Path) -> None:
@@ -161,7 +135,7 @@ def test_a_kernel_that_cannot_take_records_is_left_alone(tmp_path: Path) -> None
     assert str(timed.refusal.where) == f"{workspace.folder}/kernels/timed-0/kernel.ttgir:3:5"
     assert zero.insertion is None and zero.refusal is not None
     assert str(zero.refusal.where) == f"{workspace.folder}/kernels/zero-0/kernel.ttgir:1:9"
-    assert sorted(path.name for path in workspace.override_folder.rglob("*.ttgir")) == ["add.ttgir"]
+    assert overridden(workspace) == ["add.ttgir"]
 
 
 def test_a_helper_is_opened_to_triton_s_inliner_in_the_override_alone(tmp_path: Path) -> None:
@@ -174,18 +148,11 @@ def test_a_helper_is_opened_to_triton_s_inliner_in_the_override_alone(tmp_path: 
     assert override == helped.insertion.text.replace("noinline = true", "noinline = false")
 
 
-def test_where_no_kernel_can_take_records_the_first_says_why(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, timed=kernel("timed", RECORDS), zero="module {\n")
-
+def test_without_a_kernel_that_can_take_records_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match=r"^this file already has records"):
-        inserted(workspace)
-
-
-def test_a_workspace_without_kernels_is_refused(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path)
-
+        inserted(workspace_of(tmp_path / "one", timed=kernel("timed", RECORDS), zero="module {\n"))
     with pytest.raises(KprofError) as caught:
-        inserted(workspace)
+        inserted(workspace_of(tmp_path))
     check("pipeline/insertion", str(caught.value), "no kernels")
 
 

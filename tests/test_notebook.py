@@ -57,12 +57,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 def test_a_cell_runs_in_a_profile_with_the_arguments(shell: Shell) -> None:
     prof = shell.magics["kprof"]("--at loop --at 'op(*wait*)' --kernel 'mat*' --launches 0:20", "x = 6 * 7")
-    assert prof.given == {
-        "at": ["loop", "op(*wait*)"],
-        "kernel": "mat*",
-        "launches": "0:20",
-        "ctas": "auto",
-    }
+    assert prof.given == {"at": ["loop", "op(*wait*)"], "kernel": "mat*", "launches": "0:20", "ctas": "auto"}
     assert shell.user_ns["x"] == 42 and shell.user_ns["prof"] is prof and prof.is_open is False
 
 

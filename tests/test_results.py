@@ -21,6 +21,7 @@ import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.results import Results
 from kprof_inject.timeline.trust import judge
+from kprof_inject.workspace_folder import held
 
 CAPTURE = REPO / "tests/captures/matmul"
 
@@ -120,6 +121,8 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
             "cannot record tags: it moves the store",
         ),
         ({"launches": -1}, "there is no launch -1"),
+        ({"split": "always"}, "there is no split 'always'\nhint: choose never or runs"),
+        ({"iter_records": "three"}, "there is no iter_records 'three'\nhint: choose one or two"),
     ],
 )
 def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: dict[str, Any], what: str) -> None:
@@ -130,24 +133,16 @@ def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: d
 
 def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
-    made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")
-    assert [scope.name for scope in made.timeline.table.scopes] == ["whole", "part"]
-    made = kprof_inject.read_buffer(words, format="flashinfer", names=["", "part"])
-    assert [scope.name for scope in made.timeline.table.scopes] == ["scope 0", "part"]
-
-
-@pytest.mark.parametrize(
-    ("said", "what"),
-    [
+    for names, expected in (("whole, part", ["whole", "part"]), (["", "part"], ["scope 0", "part"])):
+        made = kprof_inject.read_buffer(words, format="flashinfer", names=names)
+        assert [scope.name for scope in made.timeline.table.scopes] == expected
+    for wrong, what in (
         ({"format": "7"}, "no profiler is called '7'"),
         ({"names": 7}, "names are no list of texts: 7"),
-        ({"names": {"a", "b"}}, "names are no list"),
-    ],
-)
-def test_what_is_said_of_a_buffer_is_refused_by_its_name(said: dict[str, Any], what: str) -> None:
-    with pytest.raises(KprofError, match=what) as refused:
-        kprof_inject.read_buffer(np.zeros(9, np.int64), **{"format": "flashinfer", **said})
-    assert refused.value.hint
+    ):
+        with pytest.raises(KprofError, match=what) as refused:
+            kprof_inject.read_buffer(words, **{"format": "flashinfer", **wrong})
+        assert refused.value.hint
 
 
 def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
@@ -179,3 +174,28 @@ def test_what_a_user_prints_takes_one_line() -> None:
     texts = [repr(one) for one in [*printed, *loaded.summary(), judge(timeline.launch.kernel)]]
     assert max(map(len, texts)) < 250 and not any("\n" in text for text in texts)
     check("api/results", "\n".join(texts), "representations")
+
+
+def fail(message: str) -> None:
+    pytest.fail(message)
+
+
+def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    with held(tmp_path, fail), pytest.raises(KprofError, match="is in use by process"):
+        kprof_inject.profile(folder=tmp_path)
+    profiles = [kprof_inject.profile(folder=tmp_path) for _ in range(2)]
+    # Neither holds the folder, nor the one compiler of this process, after it was refused.
+    for profile in profiles:
+        with held(tmp_path, fail), pytest.raises(KprofError, match="is in use by process"):
+            profile.__enter__()
+
+
+def test_a_folder_is_the_blocks_while_it_lasts_and_has_no_captures_that_hold_nothing(tmp_path: Path) -> None:
+    with kprof_inject.profile(folder=tmp_path) as profile:
+        with pytest.raises(KprofError, match="is in use by process"):
+            kprof_inject.profile(folder=tmp_path)
+        assert profile.timelines == profile.timelines == []
+        assert [path.name for path in (tmp_path / "captures").iterdir()] == ["001"]
+    assert not (tmp_path / "captures").exists()
+    with held(tmp_path, fail):
+        pass

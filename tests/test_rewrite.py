@@ -41,13 +41,6 @@ def test_inserting_adds_the_plans_lines_and_stripping_removes_them(path: Path) -
         check(view(path).module, plan)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
-def test_so_it_is_with_every_plan(path: Path) -> None:
-    for plan in plans_of(view(path)):
-        check(view(path).module, plan)
-
-
 CRLF = [path for path in fixtures(NEWEST) if kernel_of(path) in ("while_if", "inline_asm", "marked_attention")]
 
 
@@ -59,16 +52,9 @@ def test_lines_end_as_they_did(path: Path) -> None:
         assert [record.line for record in plan.records] == [record.line for record in unix.records]
 
 
-def test_a_plan_of_nothing_changes_nothing() -> None:
-    text = "module {\n  tt.func @k() {\n    tt.return\n  }\n}"
-    plan = make_plan(view_of_text(text), parse_selectors(["loop"]))
-
-    assert apply(parse(text), plan) == text
-
-
-def test_stripping_what_has_no_records_changes_nothing() -> None:
+def test_a_plan_of_nothing_changes_nothing_nor_does_stripping_what_has_no_records() -> None:
     text = "// proton.record\nmodule {\r\n  tt.func @k() {\n    tt.return\n\n  } // end\n}"
-
+    assert apply(parse(text), make_plan(view_of_text(text), parse_selectors(["loop"]))) == text
     assert strip(parse(text)) == text
 
 

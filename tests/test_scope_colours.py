@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
-from collections.abc import Iterator
 
 import pytest
 from altered import answer_of
@@ -25,8 +23,6 @@ LEGIBLE = 4.5
 """Minimum contrast of text by WCAG 2.2."""
 INKS = ("#11151c", "#ffffff")
 """``assets/theme.js`` writes on a scope in one of them."""
-DIMMED = 0.14
-"""Part that ``assets/timeline/draw.js`` leaves of the colour of a dimmed scope."""
 EVERY_KIND = scope_colours([*["func"] * 9, *["marker"] * 40])
 
 
@@ -46,27 +42,9 @@ def contrast(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def mixed(first: str, second: str, share: float) -> str:
-    pairs = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
-    return "#" + bytes(round(one + (other - one) * share) for one, other in pairs).hex()
-
-
-def themes() -> Iterator[dict[str, str]]:
-    css = (REPO / "kprof_inject/report/html/assets/style.css").read_text()
-    for selector in (":root {", ':root[data-theme="dark"] {'):
-        block = css[css.index(selector) :].partition("}")[0]
-        yield dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-
-
 def test_a_label_is_legible_on_each_colour() -> None:
     for colour in EVERY_KIND:
         assert max(contrast(colour.rgb, ink) for ink in INKS) >= LEGIBLE, colour
-
-
-def test_a_label_is_legible_on_each_colour_that_does_not_stand_out() -> None:
-    for theme in themes():
-        for colour in scope_colours([*["func"] * 4, *["op"] * 10]):
-            assert contrast(theme["quiet-ink"], mixed(theme["ground"], colour.rgb, DIMMED)) >= LEGIBLE, colour
 
 
 def test_the_first_colours_are_distinct_and_so_are_the_inner_names_of_chrome() -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -28,11 +27,6 @@ def with_kernel(folder: Path, variant: str = "gemm-1", name: str = "gemm") -> tu
     workspace = Workspace.create(folder)
     workspace.write_kernel(variant, replace(INFO, name=name), "module {}\n", {"/a.py": "x = 1\n"})
     return workspace, workspace.kernel(variant)
-
-
-def test_a_new_folder_becomes_one_with_its_parents(tmp_path: Path) -> None:
-    Workspace.create(tmp_path / "a" / "b")
-    assert json.loads((tmp_path / "a" / "b" / "workspace.json").read_text()) == {"version": 2}
 
 
 def test_an_older_one_is_refused_and_made_anew_without_its_experiments(tmp_path: Path) -> None:
@@ -86,26 +80,17 @@ def test_a_kernel_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert kernel == DumpedKernel("gemm-1", INFO, tmp_path / "kernels" / "gemm-1" / "kernel.ttgir")
     assert kernel.ttgir() == "module {\r\n}"
     assert workspace.kernel_sources("gemm-1") == {"/a.py": "é\r\n"}
-
-
-def test_a_kernel_that_was_not_written_to_its_end_is_none(tmp_path: Path) -> None:
-    workspace, kernel = with_kernel(tmp_path)
-    (kernel.ttgir_path.parent / "kernel.json").unlink()
+    (kernel.ttgir_path.parent / "kernel.json").unlink()  # as if it had not been written to its end
     assert workspace.kernels() == []
 
 
-def test_the_override_folder_is_the_variants_own_and_holds_ttgir_alone(tmp_path: Path) -> None:
-    workspace, kernel = with_kernel(tmp_path)
-    workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
-    files = [path.relative_to(tmp_path) for path in workspace.override_folder.rglob("*") if path.is_file()]
-    assert files == [Path("override", "gemm-1", "KEY", "gemm_file.ttgir")]
-
-
-def test_a_plan_stands_until_it_is_cleared(tmp_path: Path) -> None:
+def test_a_plan_stands_until_it_is_cleared_in_the_variants_own_override_folder(tmp_path: Path) -> None:
     workspace, kernel = with_kernel(tmp_path)
     assert workspace.scope_table("gemm-1") is None
     workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
     assert workspace.scope_table("gemm-1") == ScopeTable()
+    files = [path.relative_to(tmp_path) for path in workspace.override_folder.rglob("*") if path.is_file()]
+    assert files == [Path("override", "gemm-1", "KEY", "gemm_file.ttgir")]
     workspace.clear_plans()
     assert workspace.scope_table("gemm-1") is None
     assert not workspace.override_path(kernel).exists()
@@ -120,31 +105,22 @@ def test_a_kernel_has_the_plan_with_its_scopes(tmp_path: Path) -> None:
     assert workspace.planned_with(kernel, ScopeTable(scopes=(), most_records=9)) == kernel
 
 
-def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:
+def test_captures_are_numbered_past_a_thousand_and_empty_ones_are_none(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
-    assert workspace.new_capture_folder() == tmp_path / "captures" / "001"
-    assert workspace.new_capture_folder() == tmp_path / "captures" / "002"  # each is claimed
+    with pytest.raises(KprofError, match="has no capture yet") as refusal:
+        workspace.last_capture_folder()
+    check("workspace/refusals", str(refusal.value), "no capture yet")
+    first, second = workspace.new_capture_folder(), workspace.new_capture_folder()  # each is claimed
+    assert (first, second) == (tmp_path / "captures" / "001", tmp_path / "captures" / "002")
+    (first / "process").mkdir()
+    assert workspace.last_capture_folder() == first
+    for folder in (first, second):
+        workspace.forget_if_empty(folder)
+    assert os.listdir(tmp_path / "captures") == ["001"]
     for name in ("999", "1000", "notes"):
         (tmp_path / "captures" / name / "process").mkdir(parents=True)
     assert workspace.last_capture_folder() == tmp_path / "captures" / "1000"
     assert workspace.new_capture_folder() == tmp_path / "captures" / "1001"
-
-
-def test_no_capture_yet_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match="has no capture yet") as refusal:
-        Workspace.create(tmp_path).last_capture_folder()
-    assert f"kprof-inject profile -o {tmp_path} -- PROG" in refusal.value.hint
-    check("workspace/refusals", str(refusal.value), "no capture yet")
-
-
-def test_an_empty_capture_is_none(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path)
-    (workspace.new_capture_folder() / "process").mkdir()
-    unused = workspace.new_capture_folder()
-    assert workspace.last_capture_folder() == tmp_path / "captures" / "001"
-    workspace.forget_if_empty(unused)
-    workspace.forget_if_empty(tmp_path / "captures" / "001")
-    assert os.listdir(tmp_path / "captures") == ["001"]
 
 
 def test_a_cache_is_of_one_process(tmp_path: Path) -> None:
@@ -164,10 +140,6 @@ def fail(message: str) -> None:
     pytest.fail(message)
 
 
-def files_of(process: str) -> set[str]:
-    return {os.path.realpath(path) for path in Path("/proc", process, "fd").iterdir()}
-
-
 def test_two_cannot_hold_one_workspace(tmp_path: Path) -> None:
     folder = tmp_path / "ws"
     with held(folder, fail):
@@ -184,28 +156,21 @@ def test_two_cannot_hold_one_workspace(tmp_path: Path) -> None:
         pass
 
 
-def test_a_holder_that_left_no_name_is_one_all_the_same(tmp_path: Path) -> None:
-    with held(tmp_path, fail):
-        (tmp_path / "workspace.lock").write_bytes(b"")
-        with pytest.raises(KprofError, match="is in use by another command"), held(tmp_path, fail):
-            pass
-
-
 def test_what_the_holder_starts_does_not_hold_it(tmp_path: Path) -> None:
     lock = str(tmp_path / "workspace.lock")
-    with held(tmp_path, fail), subprocess.Popen(["sleep", "60"], close_fds=False) as started:
-        assert lock in files_of("self")
-        # From here on it is the other program's, if it is not still before that.
-        while os.path.basename(os.readlink(f"/proc/{started.pid}/exe")) == os.path.basename(sys.executable):
+
+    def is_held_by(process: int) -> bool:
+        return lock in {os.path.realpath(path) for path in Path("/proc", str(process), "fd").iterdir()}
+
+    with held(tmp_path, fail), subprocess.Popen(["sleep", "20"], close_fds=False) as started:
+        assert is_held_by(os.getpid())
+        while is_held_by(started.pid):  # until it is the other program's
             time.sleep(0.001)
-        assert lock not in files_of(str(started.pid))
         started.kill()
         fork = os.fork()
         if fork == 0:
-            os._exit(lock in files_of("self"))
+            os._exit(is_held_by(os.getpid()))
         assert os.waitpid(fork, 0)[1] == 0
-        with pytest.raises(KprofError), held(tmp_path, fail):
-            pass
 
 
 def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
@@ -237,11 +202,9 @@ def test_what_is_missing_is_sought_beside_it(tmp_path: Path, monkeypatch: pytest
     check("workspace/where_to_look", missing, "kprof_out/captures/002")
 
 
-# ---- a stranger's workspace ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("field", ["override_key", "file_name"])
-@pytest.mark.parametrize("name", ["../../outside", "/tmp/outside", "..", "a/b", "", "x" * 300])
+@pytest.mark.parametrize(
+    ("field", "name"), [("override_key", "../../outside"), ("file_name", "/tmp/outside"), ("file_name", "..")]
+)
 def test_a_name_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, field: str, name: str) -> None:
     workspace, kernel = with_kernel(tmp_path)
     path = kernel.ttgir_path.parent / "kernel.json"
@@ -250,13 +213,7 @@ def test_a_name_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, field
         workspace.kernels()
 
 
-LINKED = [
-    *("kernels", "plans", "override", "cache", "cache/run", "reports", "workspace.lock"),
-    *("kernels/v/kernel.json", "captures/001/process/kernels/k/timing.json", "edits/v/override/k/k.ttgir"),
-]
-
-
-@pytest.mark.parametrize("name", LINKED)
+@pytest.mark.parametrize("name", ["kernels", "cache/run", "workspace.lock", "edits/v/override/k/k.ttgir"])
 def test_a_folder_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
     workspace = Workspace.create(tmp_path / "ws").folder
     outside = tmp_path / "outside"
@@ -269,30 +226,3 @@ def test_a_folder_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, nam
     with pytest.raises(KprofError, match=f"{name} is a symbolic link"), held(workspace, fail):
         pass
     assert list(outside.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["kernel.json", "kernel.ttgir", "sources.json"])
-def test_a_kernel_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
-    workspace, kernel = with_kernel(tmp_path)
-    (kernel.ttgir_path.parent / name).unlink()
-    os.mkfifo(kernel.ttgir_path.parent / name)
-    with pytest.raises(KprofError, match=rf"{name}: it is not a regular file"):
-        workspace.kernel_sources(workspace.kernels()[0].variant)
-        kernel.ttgir()
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        ({"metadata": {"num_warps": 10**9}}, r"\$\.metadata\.num_warps: expected int <= 64"),
-        ({"target": {"backend": "cuda"}}, r"\$\.target\.arch: it is missing"),
-        ({"constants": {"n": 1}}, r"\$\.constants\[\.\.\.\]: expected str, got int"),
-        ({"options": {"a": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}}, r"\$: expected .* depth <= 16"),
-    ],
-)
-def test_what_a_kernel_cannot_be_is_refused_by_its_field(tmp_path: Path, values: dict[str, Any], what: str) -> None:
-    workspace, kernel = with_kernel(tmp_path)
-    path = kernel.ttgir_path.parent / "kernel.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-    with pytest.raises(KprofError, match=rf"kernel\.json: {what}"):
-        workspace.kernels()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -141,13 +143,8 @@ class Module:
 
     def line_numbers(self, offsets: Sequence[int]) -> list[int]:
         """Return the line numbers, from 1, of these offsets."""
-        numbers: dict[int, int] = {}
-        line, counted = 1, 0
-        for offset in sorted(set(offsets)):
-            line += self.text.count("\n", counted, offset)
-            numbers[offset] = line
-            counted = offset
-        return [numbers[offset] for offset in offsets]
+        ends = _line_ends(self.text)
+        return [bisect_left(ends, offset) + 1 for offset in offsets]
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return all lines that operations and their regions take."""
@@ -159,6 +156,11 @@ class Module:
     def newline(self) -> str:
         """The line end that this file uses."""
         return "\r\n" if "\r\n" in self.text[:4096] else "\n"
+
+
+@functools.lru_cache(maxsize=8)
+def _line_ends(text: str) -> list[int]:
+    return [found.start() for found in re.finditer("\n", text)]
 
 
 def _walk(operations: Iterable[Operation]) -> Iterator[Operation]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,6 @@ from typing import Any
 import pytest
 from altered import report_of
 from attention_capture import save_attention
-from chromium import FLAGS, chromium
 from playwright.sync_api import Browser, expect, sync_playwright
 from programs.child import GUARD_S
 from shown_page import Show, ShownPage, open_page
@@ -18,6 +19,24 @@ from kprof_inject.report.html.document import MAX_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 _FEW_SCOPES = 30_000
+# The first draws as the others do, without their windows: that takes half the time.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+# Nothing of the browser's own talks to a network, and software draws, as on a machine without a screen.
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+def chromium() -> str:
+    """Its executable. Without one the test is skipped; where ``KPROF_BROWSER`` is ``required``, as in CI, it fails."""
+    for name in _NAMES:
+        if path := shutil.which(name):
+            return path
+    reason = "no Chromium on PATH (Debian: apt-get install chromium)"
+    if os.environ.get("KPROF_BROWSER") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +74,6 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 @pytest.fixture(scope="session")
 def few_scopes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of an attention kernel with a CTA on each of 31 SMs."""
-    return _attention_page(tmp_path_factory.mktemp("few"), _FEW_SCOPES)
-
-
-def _attention_page(folder: Path, scopes: int) -> Path:
-    timeline = decode_launch(save_attention(folder, scopes))
-    assert timeline.scope_count >= scopes
-    write_html(folder / "page.html", report_of(LaunchAnalysis.of(timeline)))
+    folder = tmp_path_factory.mktemp("few")
+    write_html(folder / "page.html", report_of(LaunchAnalysis.of(decode_launch(save_attention(folder, _FEW_SCOPES)))))
     return folder / "page.html"

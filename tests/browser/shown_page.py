@@ -26,12 +26,6 @@ class ShownPage:
     requests: list[str] = field(default_factory=list)
 
     @property
-    def ready_ms(self) -> float:
-        """From the begin of the navigation to the first picture on the screen."""
-        (mark,) = self.page.evaluate("() => performance.getEntriesByName('kprof:ready').map((mark) => mark.startTime)")
-        return float(mark)
-
-    @property
     def canvas(self) -> Locator:
         return self.page.locator("canvas.timeline-rows")
 

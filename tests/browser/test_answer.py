@@ -39,22 +39,17 @@ def test_it_stands_over_the_timeline_and_leads_to_all(show: Show, tmp_path: Path
     assert not shown.errors
 
 
-def test_a_finding_leads_to_an_example_in_the_timeline(show: Show, tmp_path: Path) -> None:
+def test_findings_and_scopes_lead_to_examples_in_the_timeline(show: Show, tmp_path: Path) -> None:
     shown = show(launched(tmp_path, 6_000), fragment="#tab=overview")
     shown.page.get_by_role("button", name="show an example").first.click()
     expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
     shown.settle()
     assert "loop[0]" in shown.panel()
     assert shown.hash["ctas"] == "3"
-
-
-def test_a_scope_leads_to_its_slowest_and_its_median(show: Show, tmp_path: Path) -> None:
-    shown = show(launched(tmp_path, 6_000), fragment="#tab=scopes")
     for name in ("Slowest", "Median"):
         shown.page.get_by_role("tab", name="Scopes").click()
         shown.page.get_by_role("button", name=name).click()
         expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
-    assert not shown.errors
 
 
 def test_of_several_kernels_the_first_tab_leads_to_each(show: Show, tmp_path: Path) -> None:

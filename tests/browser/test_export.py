@@ -6,30 +6,13 @@ import csv
 import io
 from pathlib import Path
 
-import pytest
-from altered import report_of
 from playwright.sync_api import Locator
 from programs.child import REPO
-from several_kernels import save_kernels
 from shown_page import Show, ShownPage
 from test_page_shell import timeline_of
 
-from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.html.document import write_html
-from kprof_inject.timeline.timeline import Timeline, decode_launch
-
-
-@pytest.fixture(scope="module")
-def timeline() -> Timeline:
-    return decode_launch(read_capture(REPO / "tests/captures/matmul").launches[0])
-
-
-@pytest.fixture(scope="module")
-def matmul(timeline: Timeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    page = tmp_path_factory.mktemp("matmul") / "page.html"
-    write_html(page, report_of(LaunchAnalysis.of(timeline)))
-    return page
+from kprof_inject.timeline.timeline import decode_launch
 
 
 def saved(shown: ShownPage, button: Locator) -> tuple[str, bytes]:
@@ -39,17 +22,13 @@ def saved(shown: ShownPage, button: Locator) -> tuple[str, bytes]:
     return download.value.suggested_filename, download.value.path().read_bytes()
 
 
-def show_tab(shown: ShownPage, name: str) -> Locator:
-    shown.page.locator(f"#tab-{name}").click()
-    return shown.page.locator(f"#view-{name}")
-
-
 def rows_of(data: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(data.decode())))
 
 
-def test_the_table_of_scopes_is_exported_as_shown(show: Show, matmul: Path, timeline: Timeline) -> None:
-    shown = show(matmul, fragment="#tab=overview")
+def test_the_table_of_scopes_is_exported_as_shown(show: Show) -> None:
+    timeline = decode_launch(read_capture(REPO / "tests/captures/matmul").launches[0])
+    shown = show(timeline, fragment="#tab=overview")
     view = shown.page.locator("#view-overview")
     view.get_by_role("button", name="max", exact=True).click()
     name, data = saved(shown, view.get_by_role("button", name="Export CSV"))
@@ -58,21 +37,11 @@ def test_the_table_of_scopes_is_exported_as_shown(show: Show, matmul: Path, time
     assert head == ["scope", "per CTA", "total", "self", "share", "count", "mean", "p50", "p99", "max", "source"]
     texts = [row.replace("\u202f", "").split("\t") for row in view.locator(".scope-table tbody tr").all_inner_texts()]
     assert rows == [[name.strip(), *map(str.strip, figures)] for name, _, *figures in texts]
-    in_order = rows_of(saved(shown, show_tab(shown, "scopes").get_by_role("button", name="Export CSV"))[1])
-    assert (in_order[0], sorted(in_order[1:])) == (head, sorted(rows))
-
-
-def test_the_key_exports_the_table_of_kernels(show: Show, tmp_path: Path) -> None:
-    folder = save_kernels(tmp_path, {"a": (9000, 100), "b": (4000, 100)})
-    shown = show(*map(decode_launch, read_capture(folder).launches))
-    with shown.page.expect_download() as download:
+    shown.page.locator("#tab-scopes").click()
+    with shown.page.expect_download() as download:  # by its key
         shown.press("x")
-    assert download.value.suggested_filename == "kernels.csv"
-    head, *rows = rows_of(download.value.path().read_bytes())
-    assert head[:4] == ["kernel", "variants", "launches", "span"]
-    assert sorted(row[0] for row in rows) == ["a", "b"]
-    in_order = [text.split()[0] for text in shown.page.locator(".kernel-table tr.kernel").all_inner_texts()]
-    assert [row[0] for row in rows] == in_order
+    in_order = rows_of(download.value.path().read_bytes())
+    assert (in_order[0], sorted(in_order[1:])) == (head, sorted(rows))
 
 
 def test_a_name_is_quoted_in_csv(show: Show, tmp_path: Path) -> None:

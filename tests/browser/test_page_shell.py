@@ -1,40 +1,22 @@
-"""Around the views: tabs, launches, themes, and captures that are unusual or hostile."""
+"""Around the views: tabs, launches, themes, and captures that are unusual."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from buffers import (
-    Cta,
-    JsonWriter,
-    Scope,
-    buffer_words,
-    end,
-    kernel_json,
-    launch_json,
-    save_launch,
-    save_launches,
-    start,
-)
+from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
 from playwright.sync_api import expect
 from shown_page import Show
 from snapshots import check
 
-from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
-HOSTILE = "</script><img src=x onerror=alert(1)><b>\u202ekernel\u2066\x07'\"&amp;{{data}}"
 TABS = ["Timeline", "Overview", "SMs", "Scopes", "Source", "TTGIR"]
 
 
 def timeline_of(folder: Path, name: str = "kernel", slots: int = 8, sms: int = 1) -> Timeline:
-    scopes = [
-        Scope(name, "func", -1, (f"/src/{name}.py", 3)),
-        Scope("wait", "marker", 0),
-        Scope("here", "mark", 0),
-    ]
+    scopes = [Scope(name, "func", -1, (f"/src/{name}.py", 3)), Scope("wait", "marker", 0), Scope("here", "mark", 0)]
     warp = [start(0, 100), start(2, 200), end(2, 205), start(1, 300), end(0, 900), end(1, 1200)]
     words = buffer_words([Cta([warp] * 2, sm=sm) for sm in range(sms)], slots)
     return decode_launch(save_launches(folder, kernel_json(scopes, words, 2, name=name), [words])[0])
@@ -64,19 +46,6 @@ def test_the_address_opens_a_tab(show: Show, few_scopes: Path) -> None:
     assert page.draw_ms >= 0
     page.point(0.5, 51)
     assert page.tooltip().startswith("loop[0]")
-
-
-def test_names_are_texts(show: Show, tmp_path: Path) -> None:
-    page = show(timeline_of(tmp_path, HOSTILE))
-    assert page.page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)><b> kernel")
-    assert page.page.locator("img[src=x]").count() == 0
-    for title in TABS:
-        page.page.get_by_role("tab", name=title, exact=True).click()
-    assert page.page.locator("img[src=x]").count() == 0
-    page.page.get_by_role("tab", name="Timeline").click()
-    page.point(0.5, 34)
-    assert page.tooltip().startswith("</script><img src=x onerror=alert(1)>")
-    assert "\u202e" not in page.page.locator("body").inner_text()
 
 
 def test_light_and_dark(show: Show, tmp_path: Path) -> None:
@@ -157,35 +126,3 @@ def test_a_launch_without_scopes(show: Show, tmp_path: Path, ctas: list[Cta | No
     page.page.get_by_role("tab", name="Timeline").click()
     page.press("w", "f", "n")
     expect(page.page.locator("#view-timeline")).not_to_be_empty()
-
-
-def test_a_launch_without_timers(show: Show, tmp_path: Path) -> None:
-    words = np.delete(buffer_words([Cta([[start(0, 5_000), end(0, 9_000)]], sm=2)], 4), range(4, 10), axis=1)
-    writer = JsonWriter(tmp_path / "process", {"pid": 7})
-    writer.add_kernel("v0", kernel_json([Scope("kernel", "func")], words, 1) | {"layout": "untimed"}, "module {}\n", {})
-    writer.add_launch(launch_json(words, host_ns=1_764_000_000_000_000_000), memoryview(words.tobytes()))
-    writer.finish()
-    page = show(decode_launch(read_capture(tmp_path).launches[0]))
-    assert "assumed SM clock 1980 MHz" in page.page.locator(".launch-title").inner_text()
-    assert "No timer was read" in page.page.locator("#notice").inner_text()
-    page.point(0.5, 34)
-    assert "duration" in page.tooltip()
-
-
-def test_nothing_is_wider_than_the_window(show: Show, few_scopes: Path) -> None:
-    page = show(few_scopes)
-    for title in TABS:
-        page.page.get_by_role("tab", name=title, exact=True).click()
-        for width in (1920, 1280, 800):
-            page.page.set_viewport_size({"width": width, "height": width * 9 // 16})
-            assert page.page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0, (title, width)
-
-
-def test_a_damaged_page_says_so(show: Show, few_scopes: Path, tmp_path: Path) -> None:
-    text = few_scopes.read_text()
-    at = text.index('id="launch-0-scopes">') + 3000
-    (tmp_path / "damaged.html").write_text(text[:at] + "AAAAAAAA" + text[at + 8 :])
-    page = show(tmp_path / "damaged.html")
-    expect(page.page.locator("#notice")).to_contain_text("damaged")
-    check("browser/damaged-page", page.page.locator("#notice").inner_text().partition(": ")[0])  # then Chromium
-    page.errors.clear()

@@ -74,15 +74,26 @@ def test_a_cta_is_shown_by_its_number(page: ShownPage) -> None:
     assert page.panel() == "CTA 5000 was not recorded."
 
 
-@pytest.mark.parametrize(("closer", "wider"), [("w", "s"), ("+", "-")])
-def test_keys_zoom(page: ShownPage, closer: str, wider: str) -> None:
+def test_keys_zoom_and_move_in_time_and_do_nothing_while_a_word_is_typed(page: ShownPage) -> None:
     whole = length_ns(page)
-    page.press(closer, closer)
-    near = length_ns(page)
-    page.press(wider)
-    assert near < length_ns(page) < whole
-    page.press("0")
+    for closer, wider in (("w", "s"), ("+", "-")):
+        page.press(closer, closer, closer)
+        near = length_ns(page)
+        page.press(wider)
+        assert near < length_ns(page) < whole
+    for later, earlier in (("d", "a"), ("ArrowRight", "ArrowLeft")):
+        shown = range_ns(page)
+        page.press(later)
+        assert range_ns(page)[0] > shown[0]
+        page.press(earlier)
+        assert range_ns(page) == shown
+    page.press("0", "?")
     assert length_ns(page) == whole
+    assert page.page.locator("dialog").is_visible()
+    page.press("Escape")
+    page.page.locator(".search-input").press_sequentially("wwssdd?t")
+    assert length_ns(page) == whole
+    assert not page.page.locator("dialog").is_visible()
 
 
 def test_the_wheel_scrolls_and_zooms_with_ctrl_and_over_the_ruler(page: ShownPage) -> None:
@@ -104,16 +115,6 @@ def test_the_wheel_scrolls_and_zooms_with_ctrl_and_over_the_ruler(page: ShownPag
     page.page.mouse.wheel(0, 300)
     expect(page.page.locator(".timeline-room")).not_to_have_js_property("scrollTop", 0)
     assert length_ns(page) == nearer
-
-
-@pytest.mark.parametrize(("later", "earlier"), [("d", "a"), ("ArrowRight", "ArrowLeft")])
-def test_keys_move_in_time(page: ShownPage, later: str, earlier: str) -> None:
-    page.press("w", "w", "w")
-    shown = range_ns(page)
-    page.press(later)
-    assert range_ns(page)[0] > shown[0]
-    page.press(earlier)
-    assert range_ns(page) == shown
 
 
 def test_dragging_moves_in_time(page: ShownPage) -> None:
@@ -191,20 +192,6 @@ def test_the_address_brings_the_view_back(page: ShownPage, show: Show, few_scope
     again = show(few_scopes, fragment="#" + "&".join(f"{name}={value}" for name, value in state.items()))
     assert set(state) == {"ctas", "from", "to"}
     assert (again.range_text, pressed(again)) == (page.range_text, pressed(page))
-
-
-def test_keys_do_nothing_while_a_word_is_typed(page: ShownPage) -> None:
-    whole = length_ns(page)
-    page.page.locator(".search-input").press_sequentially("wwssdd?t")
-    assert length_ns(page) == whole
-    assert not page.page.locator("dialog").is_visible()
-
-
-def test_the_list_of_keys(page: ShownPage) -> None:
-    page.press("?")
-    assert page.page.locator("dialog").is_visible()
-    page.press("Escape")
-    assert not page.page.locator("dialog").is_visible()
 
 
 def test_what_was_in_flight_stands_below_the_warps(show: Show, tmp_path: Path) -> None:

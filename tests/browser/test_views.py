@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from altered import altered, answer_of, report_of
+from altered import altered, report_of
 from attention_capture import save_attention
 from buffers import Cta, Scope, end, save_launch, start, tagged
 from golden import read
@@ -16,7 +15,6 @@ from planning import fixture_view
 from playwright.sync_api import Locator, expect
 from programs.child import REPO
 from replacing import replace
-from rich.console import Console
 from shown_page import Show, ShownPage
 from snapshots import check
 from specialised import save_specialised
@@ -28,10 +26,9 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.quantities import percent, short_time
+from kprof_inject.quantities import percent
 from kprof_inject.report.html.code import launch_machine_code, launch_stalls, ttgir_text
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
@@ -39,7 +36,7 @@ from kprof_inject.timeline.timeline import decode_launch
 DEMO = REPO / "tests/captures/matmul"
 SAMPLED = REPO / "tests/captures/matmul-three-stages"
 SCOPES = 300_000
-HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[1m'\"&amp;{{data}}"
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +70,7 @@ def selected(shown: ShownPage) -> str:
 def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path) -> None:
     shown, view = opened(show, attention, "overview")
     assert view.locator("h2").all_inner_texts() == [
-        "Limit",
-        "Findings",
-        "Scopes",
-        "How far to trust it",
-        "Conditions",
-        "Notes",
+        *("Limit", "Findings", "Scopes", "How far to trust it", "Conditions", "Notes")
     ]
     rows = view.locator(".scope-table tbody tr")
     expect(rows).to_have_count(8)
@@ -87,28 +79,6 @@ def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path)
     assert "waves" in view.locator(".fact-groups").inner_text()
     shown.page.emulate_media(media="print")
     assert view.evaluate("(view) => view.scrollHeight - view.clientHeight") == 0, "all of it goes to paper"
-
-
-def test_the_times_per_cta_are_those_of_the_terminal(show: Show, matmul: Path) -> None:
-    report = LaunchAnalysis.of(decode_launch(read_capture(DEMO).launches[0]))
-    out = io.StringIO()
-    print_first_screen(answer_of(report), Console(file=out, width=200))
-    _, view = opened(show, matmul, "overview")
-    heads = [head.strip() for head in view.locator(".scope-table thead th").all_inner_texts()]
-    rows = [row.split("\t") for row in view.locator(".scope-table tbody tr").all_inner_texts()]
-    per_cta = {row[0].strip(): row[heads.index("per CTA")] for row in rows}
-    assert per_cta["iter[0]"].startswith("16 x ")
-    for name, text in per_cta.items():
-        (line,) = [line for line in out.getvalue().splitlines() if line.lstrip().startswith(f"{name} ")]
-        assert f" {text} " in line
-
-
-def test_the_masthead_has_the_times_without_records_and_with(show: Show, matmul: Path) -> None:
-    verdict = LaunchAnalysis.of(decode_launch(read_capture(DEMO).launches[0])).verdict
-    masthead = show(matmul).page.locator(".launch-title").inner_text()
-    assert (
-        f"median {short_time(verdict.clean_ns)} without records, {short_time(verdict.with_records_ns)} with" in masthead
-    )
 
 
 def lossy(folder: Path, slots: int) -> Path:
@@ -237,14 +207,14 @@ def test_the_ttgir_marks_its_scopes_without_locations(show: Show, attention: Pat
 
 def test_only_what_is_in_sight_of_a_long_text_is_on_the_page(show: Show, tmp_path: Path) -> None:
     launch = save_launch(tmp_path, [Scope("kernel")], [Cta([[start(0, 5), end(0, 900)]])], slots=4)
-    body = "".join(f"    %v{n} = arith.addi %a, %b : i32 loc(#loc{n})\n" for n in range(50_000))
+    body = "".join(f"    %v{n} = arith.addi %a, %b : i32 loc(#loc{n})\n" for n in range(3_000))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"module {{\n  tt.func @k() {{\n{body}  }}\n}}\n")
     write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(decode_launch(launch))))
     _, view = opened(show, tmp_path / "page.html", "ttgir")
     assert 20 < view.locator(".ttgir-row").count() < 100
-    view.get_by_role("searchbox").fill("%v49999 =")
+    view.get_by_role("searchbox").fill("%v2999 =")
     view.get_by_role("searchbox").press("Enter")
-    expect(view.locator(".current")).to_contain_text("%v49999 = arith.addi")
+    expect(view.locator(".current")).to_contain_text("%v2999 = arith.addi")
     assert view.locator(".ttgir-row").count() < 100
 
 
@@ -253,13 +223,15 @@ def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path
     scopes = [Scope(HOSTILE, "func", -1, (path, 1)), Scope(f"{HOSTILE}2", "iter", 0, (path, 2))]
     entries = [start(0, 5), start(1, 100), end(1, 300), start(1, 400), end(1, 700), end(0, 900)]
     launch = save_launch(tmp_path, scopes, [Cta([entries])] * 2, slots=8)
+    launch = replace(launch, kernel=replace(launch.kernel, name=HOSTILE))
     (launch.kernel.folder / "sources.json").write_text(json.dumps({path: f"{HOSTILE}\n'''{HOSTILE}\n"}))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"tt.func {{\n{HOSTILE}\n}}\n")
     write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(decode_launch(launch))))
-    for tab in ("overview", "heat_map", "scopes", "source", "ttgir"):
+    for tab in ("timeline", "overview", "heat_map", "scopes", "source", "ttgir"):
         shown, view = opened(show, tmp_path / "page.html", tab)
+        assert shown.page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>")
         assert shown.page.locator("img[src=x]").count() == 0
-        assert not set(view.inner_text()) & {"\u202e", "\x1b"}
+        assert not set(shown.page.locator("body").inner_text()) & {"\u202e", "\x1b"}
     assert "<img src=x onerror=alert(1)>" in view.inner_text()
 
 
@@ -310,18 +282,14 @@ def test_stalls_units_and_machine_code_are_those_of_the_report(show: Show, tmp_p
     report = LaunchAnalysis.of(decode_launch(read_capture(SAMPLED).launches[0]))
     code, text = launch_machine_code(report), ttgir_text(report.timeline)
     assert report.stalls is not None and code is not None and text is not None
-    stalls, units = launch_stalls(report.stalls, []), report.units
     write_html(tmp_path / "page.html", report_of(report))
     _, view = opened(show, tmp_path / "page.html", "overview")
-    bars = view.locator(".stall-bar.of-launch .stall-segment")
-    assert bars.evaluate_all("(all) => all.map((one) => parseFloat(one.style.width))") == pytest.approx(
-        [100 * share.value for share in stalls.shares.values()], abs=0.01
-    )
+    stalls = launch_stalls(report.stalls, [])
     items = [item.split("\n")[:2] for item in view.locator(".stall-item").all_inner_texts()]
     assert items == [[reason, stalls.meanings[reason]] for reason in stalls.shares]
     figures = view.locator(".unit-row .unit-figure").all_inner_texts()
     assert [text.removeprefix("≥ ") for text in figures] == [
-        percent(unit.best) for unit in units if unit.best >= 0.0005
+        percent(unit.best) for unit in report.units if unit.best >= 0.0005
     ]
     _, view = opened(show, tmp_path / "page.html", "ttgir")
     lines = [line for line in code.lines if any(one.line for one in line.awaited)]
@@ -347,14 +315,19 @@ CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card, .line-details")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText)"""
 
 
-@pytest.mark.parametrize("tab", ["overview", "heat_map", "scopes", "source", "ttgir"])
 @pytest.mark.parametrize("kernel", ["attention", "matmul"])
-def test_no_text_is_cut_off_at_the_side(show: Show, request: pytest.FixtureRequest, kernel: str, tab: str) -> None:
-    shown, view = opened(show, request.getfixturevalue(kernel), tab, width=1920, height=1200)
-    for width, height in ((1920, 1200), (1280, 800), (800, 900)):
-        shown.page.set_viewport_size({"width": width, "height": height})
-        shown.settle()  # a drawing follows its place in the next frame
-        assert view.evaluate(CUT_OFF) == [], width
+def test_no_text_is_cut_off_at_the_side_and_nothing_is_wider_than_the_window(
+    show: Show, request: pytest.FixtureRequest, kernel: str
+) -> None:
+    shown = show(request.getfixturevalue(kernel), width=1920, height=1200)
+    for tab in ("timeline", "overview", "heat_map", "scopes", "source", "ttgir"):
+        shown.page.locator(f"#tab-{tab}").click()
+        for width, height in ((1920, 1200), (1280, 800), (800, 900)):
+            shown.page.set_viewport_size({"width": width, "height": height})
+            shown.settle()  # a drawing follows its place in the next frame
+            if tab != "timeline":
+                assert shown.page.locator(f"#view-{tab}").evaluate(CUT_OFF) == [], (tab, width)
+            assert shown.page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0, (tab, width)
 
 
 def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None:
@@ -366,16 +339,9 @@ def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None
     _, view = opened(show, tmp_path / "ws.html", "overview")
     names = [row.split("\t")[0].strip() for row in view.locator(".scope-table tbody tr").all_inner_texts()]
     assert names == [
-        titles[0],
-        "func",
-        "loop[0]",
-        "iter[0]",
-        titles[1],
-        "loop[1]",
-        "iter[1]",
-        titles[2],
-        "loop[2]",
-        "iter[2]",
+        *(titles[0], "func", "loop[0]", "iter[0]"),
+        *(titles[1], "loop[1]", "iter[1]"),
+        *(titles[2], "loop[2]", "iter[2]"),
     ]
     view.get_by_role("button", name="share").click()
     expect(view.locator(".scope-table tbody tr")).to_have_count(7)

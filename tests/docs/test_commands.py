@@ -12,17 +12,10 @@ from urllib.parse import unquote
 
 import click
 import pytest
-from pages import PAGES, Command, Reader, commands_of, files_of, stray_commands
+from pages import PAGES, Reader, commands_of, files_of, stray_commands
 from programs.child import REPO
 
 from kprof_inject.cli.main import root
-
-COMMANDS = [
-    pytest.param(page, command, id=f"{page.name}:{command.line}")
-    for page in PAGES
-    for command in commands_of(page.read_text())
-]
-OF_GPUS = [case for case in COMMANDS if case.values[1].needs_gpu]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -35,26 +28,22 @@ def test_the_commands_of_a_page_work_one_after_the_other(page: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_command_stands_where_nothing_runs_it(page: Path) -> None:
+def test_no_command_stands_where_nothing_runs_it_and_programs_are_python(page: Path) -> None:
     assert stray_commands(page.read_text()) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_programs_in_a_page_are_python(page: Path) -> None:
     for name, text in files_of(page.read_text()).items():
         if name.endswith(".py"):
             compile(text, f"{page.name}: {name}", "exec")
 
 
-@pytest.mark.parametrize(("page", "command"), OF_GPUS)
-def test_a_command_for_gpus_has_options_that_there_are(page: Path, command: Command) -> None:
-    words = [word for word in shlex.split(command.text, comments=True) if word != "|"]
-    if words[0] != "kprof-inject":
-        return
-    context = click.Context(root)
-    subcommand = root.get_command(context, words[1])
-    assert subcommand is not None, command.text
-    subcommand.make_context(words[1], words[2:], parent=context)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_command_for_gpus_has_options_that_there_are(page: Path) -> None:
+    for command in commands_of(page.read_text()):
+        words = [word for word in shlex.split(command.text, comments=True) if word != "|"]
+        if command.needs_gpu and words[0] == "kprof-inject":
+            context = click.Context(root)
+            subcommand = root.get_command(context, words[1])
+            assert subcommand is not None, command.text
+            subcommand.make_context(words[1], words[2:], parent=context)
 
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,13 +39,14 @@ def test_every_page_is_in_the_site_and_found_by_its_search(tmp_path: Path) -> No
     assert [name for name in sorted(pages) if f'href="{name}.html" class="md-nav__link"' not in contents] == []
 
 
-@pytest.mark.parametrize("link", ["gone.md", "tutorial.md#gone", "pictures/gone.png"])
-def test_a_link_that_leads_nowhere_fails(tmp_path: Path, link: str) -> None:
+def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
     shutil.copytree(REPO / "docs", tmp_path / "docs")
     shutil.copy(REPO / "mkdocs.yml", tmp_path)
     (tmp_path / "scripts").mkdir()
     shutil.copy(REPO / "scripts/docs-links.py", tmp_path / "scripts")
-    page = tmp_path / "docs/traces.md"
-    page.write_text(f"{page.read_text()}\n[there]({link})\n")
+    links = ("gone.md", "tutorial.md#away", "pictures/gone.png")
+    with (tmp_path / "docs/traces.md").open("a") as page:
+        page.writelines(f"\n[there]({link})\n" for link in links)
     ended = build(tmp_path, tmp_path / "site")
-    assert ended.returncode == 1 and link.partition("#")[2] in ended.stderr and "traces.md" in ended.stderr
+    assert ended.returncode == 1
+    assert [link for link in links if not re.search(rf"traces\.md.*{re.escape(link)}", ended.stderr)] == []

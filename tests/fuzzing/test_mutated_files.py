@@ -1,4 +1,4 @@
-"""Damaged modules, captures and saved launches give a result or a ``KprofError``, in bounded time.
+"""Damaged modules give a result or a ``KprofError`` with its place, in bounded time.
 
 ``scripts/fuzz`` runs more cases, with another seed.
 """
@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import pytest
-from buffers import make_editable
-from launch_files import read_all
 from mutations import mutated
 from programs.child import REPO
 from ttgir_forms import FORMS
 
-from kprof_inject.analysis.program import Report
-from kprof_inject.capture.saved_launch import SAVED_LAUNCH_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text
 from kprof_inject.insertion import view_of
-from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
@@ -38,10 +30,9 @@ from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
 SEED = os.environ.get("KPROF_FUZZ_SEED", "14")
-CASES = int(os.environ.get("KPROF_FUZZ_CASES", "20"))
+CASES = int(os.environ.get("KPROF_FUZZ_CASES", "100"))
 MAX_SECONDS = 20
 FIXTURES = REPO / "ttgir_fixtures"
-CAPTURES = sorted((REPO / "tests/captures").iterdir())
 SELECTORS = (
     (),
     ("func",),
@@ -69,32 +60,6 @@ def in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run_cases(name: str, case: Callable[[Random, Path], bool], folder: Path, count: int) -> None:
-    """Run cases, of which some are refused and others not; a failure names its case."""
-    refused = 0
-    for number in range(count):
-        place = folder / "case"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        try:
-            with in_time():
-                refused += not case(Random(f"{SEED}:{name}:{number}"), place)
-        except BaseException as error:
-            error.add_note(f"{name}, seed {SEED}, case {number}: {place}")
-            raise
-    assert 0 < refused < count
-
-
-def is_read(read: Callable[[], object]) -> bool:
-    """Return whether something is read, and not refused with a word."""
-    try:
-        read()
-    except KprofError as error:
-        assert error.render()
-        return False
-    return True
-
-
 @cache
 def modules() -> tuple[bytes, ...]:
     """What Triton printed, and the hand-written forms."""
@@ -105,7 +70,7 @@ def modules() -> tuple[bytes, ...]:
     )
 
 
-def module_case(chance: Random, folder: Path) -> bool:
+def is_read(chance: Random) -> bool:
     """Read, select, plan, insert and strip a module; a refusal has a place."""
     data, selectors = mutated(chance.choice(modules()), chance), chance.choice(SELECTORS)
     try:
@@ -125,48 +90,16 @@ def records_in(module: Module) -> int:
     return sum(operation.name == RECORD for operation in module.walk())
 
 
-def damage_file_in(folder: Path, chance: Random) -> None:
-    path = chance.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
-    if chance.random() < 0.1:
-        path.unlink()
-    else:
-        path.write_bytes(mutated(path.read_bytes(), chance))
-
-
-def capture_case(chance: Random, folder: Path) -> bool:
-    """Report a capture; without checksums, damage reaches what is behind them."""
-    capture = Path(shutil.copytree(chance.choice(CAPTURES), folder / "capture"))
-    if chance.random() < 0.7:
-        make_editable(capture)
-    damage_file_in(capture, chance)
-
-    def report() -> None:
-        opened = open_capture(capture)
-        timelines = decode_capture(opened, lambda message: None)
-        answers_text(Report.of(timelines, (), opened.launches), 120)
-
-    return is_read(report)
-
-
-def test_damaged_modules(tmp_path: Path) -> None:
-    run_cases("module", module_case, tmp_path, 5 * CASES)
-
-
-def test_damaged_captures(tmp_path: Path) -> None:
-    run_cases("capture", capture_case, tmp_path, CASES // 2)
-
-
-def test_damaged_launches(scale_launch_once: Path, tmp_path: Path) -> None:
-    def case(chance: Random, folder: Path) -> bool:
-        launch = Path(shutil.copytree(scale_launch_once, folder / "case.launch"))
-        damage_file_in(launch, chance)
-        if chance.random() < 0.5:
-            path = launch / SAVED_LAUNCH_FILE
-            with suppress(OSError):
-                path.write_bytes(mutated(path.read_bytes(), chance))
-        return is_read(lambda: read_all(launch))
-
-    run_cases("launch", case, tmp_path, 2 * CASES)
+def test_damaged_modules() -> None:
+    refused = 0
+    for number in range(CASES):
+        try:
+            with in_time():
+                refused += not is_read(Random(f"{SEED}:module:{number}"))
+        except BaseException as error:
+            error.add_note(f"seed {SEED}, case {number}")
+            raise
+    assert 0 < refused < CASES
 
 
 LOOP = """\

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_support import ROOT, Kprof
+from gpu_support import Kprof
 from program_runs import ProgramRuns
 
 
@@ -31,37 +29,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A user of one's own: nothing of ~/.triton is there beforehand."""
-    home = tmp_path / "home"
-    home.mkdir()
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, "HOME": str(home), "PYTHONPATH": path}
-
-
-@pytest.fixture
-def kprof(environment: dict[str, str], tmp_path: Path) -> Kprof:
-    """Runs the command line as a user would, with ``stdin`` as a pipe; a non-zero exit code is an error unless
-    ``check=False``."""
-
-    def run(*arguments: str | Path, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        ended = subprocess.run(
-            [sys.executable, "-m", "kprof_inject", *map(str, arguments)],
-            cwd=tmp_path,
-            env=environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-        )
-        if check and ended.returncode:
-            raise AssertionError(f"exit code {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
-        return ended
-
-    return run
-
-
-@pytest.fixture
 def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
     """Starts programs by themselves and with us."""
     with ProgramRuns(tmp_path) as runs:
         yield runs
+
+
+@pytest.fixture
+def kprof(runs: ProgramRuns) -> Kprof:
+    """Runs the command line as a user would; a non-zero exit code is an error."""
+    return lambda *arguments: runs.start_kprof(*arguments).wait()

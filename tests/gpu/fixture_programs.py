@@ -1,4 +1,4 @@
-"""Launches one of ttgir_fixtures/kernels and saves its result: ``python fixture_programs.py KERNEL OUT.npy``."""
+"""Launches kernels of ttgir_fixtures/kernels and saves their results: ``python fixture_programs.py OUT.npz``."""
 
 from __future__ import annotations
 
@@ -37,13 +37,17 @@ def marked_attention() -> torch.Tensor:
     return out
 
 
+def ragged(lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of these lengths, and where each begins."""
+    offsets = torch.nn.functional.pad(torch.cumsum(lengths, 0), (1, 0)).to(torch.int32)
+    return torch.randn(int(offsets[-1]), device="cuda"), offsets
+
+
 def noinline_in_loop() -> torch.Tensor:
     """64 CTAs of 4 warps; each calls the helper 5 times."""
     from noinline_in_loop import segment_energy_kernel
 
-    lengths = torch.randint(1, 512, (320,), device="cuda", dtype=torch.int32)
-    offsets = torch.nn.functional.pad(torch.cumsum(lengths, 0), (1, 0)).to(torch.int32)
-    x = torch.randn(int(offsets[-1]), device="cuda")
+    x, offsets = ragged(torch.randint(1, 512, (320,), device="cuda", dtype=torch.int32))
     out = torch.zeros(320, device="cuda")
     segment_energy_kernel[(64,)](x, offsets, out, 5, 320, BLOCK=512, num_warps=4)
     return out
@@ -53,9 +57,7 @@ def early_return() -> torch.Tensor:
     """128 CTAs of 4 warps: every second row is empty and returns at once, the others have 3 iterations."""
     from early_return import ragged_mean_kernel
 
-    lengths = torch.tensor([0, 1200] * 64, device="cuda")
-    offsets = torch.nn.functional.pad(torch.cumsum(lengths, 0), (1, 0)).to(torch.int32)
-    x = torch.randn(int(offsets[-1]), device="cuda")
+    x, offsets = ragged(torch.tensor([0, 1200] * 64, device="cuda"))
     out = torch.full((128,), -1.0, device="cuda")
     ragged_mean_kernel[(128,)](x, offsets, out, BLOCK=512, num_warps=4)
     return out
@@ -72,21 +74,8 @@ def while_condition() -> torch.Tensor:
     return torch.cat([out, steps.to(torch.float32)])
 
 
-PROGRAMS = (
-    marked_matmul,
-    marked_attention,
-    noinline_in_loop,
-    early_return,
-    while_condition,
-)
-
-
-def main() -> None:
-    name, path = sys.argv[1:]
-    torch.manual_seed(0)
-    (program,) = (program for program in PROGRAMS if program.__name__ == name)
-    np.save(path, program().cpu().numpy())
-
+PROGRAMS = (marked_matmul, marked_attention, noinline_in_loop, early_return, while_condition)
 
 if __name__ == "__main__":
-    main()
+    torch.manual_seed(0)
+    np.savez(sys.argv[1], **{program.__name__: program().cpu().numpy() for program in PROGRAMS})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
-Kprof = Callable[..., subprocess.CompletedProcess[str]]
+Kprof = Callable[..., Any]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,10 +19,10 @@ from gpu_support import ROOT
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAMS = Path(__file__).with_name("programs")
-LIMIT_S = 180
+LIMIT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +36,6 @@ class Ended:
 
     def __str__(self) -> str:
         return f"{self.command}: exit code {self.exit_code}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
-
-    def last(self, pattern: str) -> re.Match[str]:
-        """Where stdout has this for the last time: of a ``profile``, that is the run with records."""
-        found = list(re.finditer(pattern, self.stdout))
-        assert found, f"{pattern!r} is not in the output of {self}"
-        return found[-1]
 
 
 class Running:
@@ -84,13 +76,13 @@ class Running:
 class ProgramRuns:
     """Starts programs in one folder, as a user whose home is empty. On leaving the context none of them runs on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: str = "home") -> None:
         self.folder = folder
         self._started: list[Running] = []
-        (folder / "home").mkdir(exist_ok=True)
+        (folder / home).mkdir(exist_ok=True)
         path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "home" / "inductor")}  # else it is in /tmp
-        self._environment = {**os.environ, **caches, "HOME": str(folder / "home"), "PYTHONPATH": path}
+        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / home / "inductor")}  # else it is in /tmp
+        self._environment = {**os.environ, **caches, "HOME": str(folder / home), "PYTHONPATH": path}
 
     def __enter__(self) -> ProgramRuns:
         return self
@@ -104,9 +96,6 @@ class ProgramRuns:
         self._started.append(Running([sys.executable, *map(str, command)], self.folder, self._environment))
         return self._started[-1]
 
-    def start_program(self, name: str, *arguments: str) -> Running:
-        return self.start(PROGRAMS / f"{name}.py", *arguments)
-
     def start_kprof(self, *arguments: str | Path) -> Running:
         return self.start("-m", "kprof_inject", *arguments)
 
@@ -115,13 +104,11 @@ class ProgramRuns:
         ended = self.run_beside_itself("profile", name, *options, arguments=arguments)
         return ended, Run(self.folder / "kprof_out")
 
-    def run_beside_itself(
-        self, command: str, name: str, *options: str, arguments: tuple[str, ...] = (), exit_code: int = 0
-    ) -> Ended:
+    def run_beside_itself(self, command: str, name: str, *options: str, arguments: tuple[str, ...] = ()) -> Ended:
         """The same by any command of ours that runs programs."""
         program = (str(PROGRAMS / f"{name}.py"), *arguments)
         plain = self.start(*program, "--save", "plain.npy")
-        ended = self.start_kprof(command, *options, "--", *program, "--save", "with.npy").wait(exit_code)
+        ended = self.start_kprof(command, *options, "--", *program, "--save", "with.npy").wait()
         plain.wait()
         self.assert_same_results("plain.npy", "with.npy", ended)
         return ended
@@ -132,20 +119,6 @@ class ProgramRuns:
         assert expected.tobytes() == result.tobytes(), (
             f"{np.count_nonzero(expected != result)} of {expected.size} numbers differ with records: {ended}"
         )
-
-    def prepare(self, name: str, *selectors: str, arguments: tuple[str, ...] = ()) -> Path:
-        """A workspace with a program's kernels and their plans, for ``run`` on copies of it."""
-        workspace = self.folder / "prepared"
-        program = (PROGRAMS / f"{name}.py", *arguments)
-        self.start_kprof("dump", "-o", workspace, "--", *program).wait()
-        at = [word for selector in selectors for word in ("--at", selector)]
-        self.start_kprof("insert", workspace, *at).wait()
-        return workspace
-
-
-def copy_of(workspace: Path, target: Path) -> Path:
-    """The workspace again, without the compilers' caches."""
-    return shutil.copytree(workspace, target, ignore=shutil.ignore_patterns("cache"), dirs_exist_ok=True)
 
 
 class Run:
@@ -162,16 +135,9 @@ class Run:
     def launches_of(self, kernel: str) -> list[Launch]:
         return [launch for launch in self.launches if launch.kernel.name == kernel]
 
-    def lines(self) -> list[dict[str, Any]]:
-        """The lines of all launches.jsonl as they stand in the files, without those of dropped launches."""
-        paths = self.capture.folder.glob("*/launches.jsonl")
-        lines = [(path, json.loads(line)) for path in paths for line in path.read_text().split("\n")[:-1]]
-        dropped = {(path, line["drop"]) for path, line in lines if "drop" in line}
-        return [line for path, line in lines if "drop" not in line and (path, line["file"]) not in dropped]
-
-    def reports(self, step: str = "*") -> list[dict[str, Any]]:
+    def reports(self) -> list[dict[str, Any]]:
         """What each process said of itself."""
-        return [json.loads(path.read_text()) for path in sorted((self.workspace / "reports").glob(f"{step}/*.json"))]
+        return [json.loads(path.read_text()) for path in sorted((self.workspace / "reports").glob("*/*.json"))]
 
     def states(self) -> dict[str, str]:
         """What became of each variant, with the reason where it was left alone."""
@@ -181,16 +147,10 @@ class Run:
             for variant, kernel in report["kernels"].items()
         }
 
-    def choices(self) -> list[dict[str, Any]]:
-        return [choice for report in self.reports() for choice in report.get("choices", [])]
-
 
 def counts(launch: Launch) -> Counter[str]:
     """How often each scope ran, by the user's name. Of a launch of which nothing may be missing."""
-    return counts_of(decode_launch(launch))
-
-
-def counts_of(timeline: Timeline) -> Counter[str]:
+    timeline = decode_launch(launch)
     name = f"{timeline.launch.kernel.name}, launch {timeline.launch.index}"
     assert timeline.records_lost == 0, f"{name} lost {timeline.records_lost} of {timeline.records_written} records"
     assert not timeline.open_starts.any() and not timeline.stray_ends.any(), f"{name} has records without a partner"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,66 +19,19 @@ def found_in(printed: str) -> list[dict[str, Any]]:
     return found
 
 
-WAYS = ("once", "thrice", "autotuned", "inductor", "descriptor", "view", "in_place", "counting", "flagged")
+PROGRAMS = {
+    **{way: ("seldom", "--way", way) for way in ("once", "descriptor", "in_place", "flagged", "locking")},
+    **{name: (name,) for name in ("two_streams", "replayed_graph", "gluon_scale", "compiled_block")},
+}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_program_computes_the_same_bit_for_bit(runs: ProgramRuns, way: str) -> None:
-    ended = runs.run_beside_itself("causal", "seldom", *SECONDS, arguments=("--way", way))
-    for found in found_in(ended.stdout):
-        print(f"{way}: {found['kernel']} {found['timed']} times, slopes within {found['slope_error']}")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_computes_the_same_bit_for_bit(runs: ProgramRuns, name: str) -> None:
+    program, *arguments = PROGRAMS[name]
+    ended = runs.run_beside_itself("causal", program, *SECONDS, arguments=tuple(arguments))
+    for found in found_in(ended.stdout) if arguments and name != "locking" else ():
+        print(f"{name}: {found['kernel']} {found['timed']} times, slopes within {found['slope_error']}")
         assert found["timed"] > 50
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("five_kernels", ()), ("two_streams", ()), ("replayed_graph", ()), ("gluon_scale", ()), ("compiled_block", ())],
-)
-def test_threads_streams_graphs_and_generated_kernels(runs: ProgramRuns, name: str, arguments: tuple[str, ...]) -> None:
-    ended = runs.run_beside_itself("causal", name, *SECONDS, arguments=arguments)
-    print([(found["kernel"], found["slope_error"]) for found in found_in(ended.stdout)])
-
-
-def test_ctas_that_wait_for_each_other_are_launched_again(runs: ProgramRuns) -> None:
-    runs.run_beside_itself("causal", "seldom", *SECONDS, arguments=("--way", "locking"))
-
-
-FED = """
-import torch, triton, triton.language as tl
-
-@triton.jit
-def waiting_kernel(x_ptr, flag_ptr, BLOCK: tl.constexpr):
-    x = tl.load(x_ptr + tl.arange(0, BLOCK))
-    tl.store(x_ptr + tl.arange(0, BLOCK), x + 1)
-    while tl.load(flag_ptr, volatile=True) == 0:
-        pass
-
-x, flag = torch.zeros(128, device="cuda"), torch.ones(1, device="cuda", dtype=torch.int32)
-feeding = torch.cuda.Stream()
-with torch.cuda.stream(feeding):
-    flag.fill_(1)  # its code is loaded before a kernel waits
-torch.cuda.synchronize()
-for _ in range(20):
-    flag.zero_()
-    torch.cuda.synchronize()
-    waiting_kernel[(1,)](x, flag, BLOCK=128)
-    with torch.cuda.stream(feeding):
-        flag.fill_(1)
-    torch.cuda.synchronize()
-print(x.sum().item())
-"""
-
-
-def test_a_kernel_that_another_stream_feeds_hangs_in_a_process_of_ours_alone(runs: ProgramRuns, tmp_path: Path) -> None:
-    program = tmp_path / "fed.py"
-    program.write_text(FED)
-    ended = runs.start_kprof("causal", "--at", "op(tt.store)", *SECONDS, "--", str(program)).wait(None)
-    assert ended.exit_code == 1
-    assert ended.stdout == 2 * "2560.0\n"
-    assert "did not return" in ended.stderr
-    profiled = runs.start_kprof("profile", "--", str(program)).wait()
-    print(profiled.stderr)
-    assert profiled.stdout.startswith("2560.0\n")
 
 
 @pytest.mark.parametrize(("kernel", "side", "other"), [("meet", 3000, 2000), ("ring", 2000, 3000)])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from program_runs import ProgramRuns
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -25,21 +23,9 @@ FUNC, LOOP = 0, 1
 def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Timeline, np.ndarray]]]:
     """The timeline of each launch, and the kernel's own readings, in CTA order."""
     folder = tmp_path_factory.mktemp("timed")
-    command = [sys.executable, "-m", "kprof_inject", "profile", "-o", str(folder / "ws")]
-    command += [
-        "--at",
-        "func",
-        "--at",
-        "loop",
-        "--ctas",
-        "all",
-        "--launches",
-        "all",
-        "--",
-        str(PROGRAM),
-        str(folder / "times.npz"),
-    ]
-    subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
+    options = ("--at", "func", "--at", "loop", "--ctas", "all", "--launches", "all")
+    with ProgramRuns(folder) as runs:
+        runs.start_kprof("profile", "-o", "ws", *options, "--", PROGRAM, "times.npz").wait()
     launches = read_capture(folder / "ws" / "captures" / "001").launches
     names = ("spin", "gemm", "pipelined_gemm")
     with np.load(folder / "times.npz") as saved:

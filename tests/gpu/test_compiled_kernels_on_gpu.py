@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from math import prod
 
+import pytest
 from program_runs import ProgramRuns, counts
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
@@ -14,15 +15,14 @@ LARGE_BUFFER = ("--buffer-type", "global", "--buffer-size", "16384")
 
 def test_an_autotuned_matmul_is_captured_in_the_configuration_that_was_chosen(runs: ProgramRuns) -> None:
     ended, run = runs.profile("autotuned_matmul", *EVERYTHING, *LARGE_BUFFER, "--launches", "all")
-    chosen = ended.last(r"best_config num_warps=(\d+) num_stages=(\d+)")
-    warps, stages = map(int, chosen.groups())
-    print(f"chosen: {chosen[0]}; kept {[launch.index for launch in run.launches]}; {run.choices()}")
+    chosen = re.findall(r"best_config num_warps=(\d+) num_stages=(\d+)", ended.stdout)[-1]  # with records
+    warps, stages = map(int, chosen)
 
     assert len(list((run.workspace / "kernels").iterdir())) == 6, ended
     # A configuration that is only tried has no build with records.
     states = Counter(run.states().values())
     assert states == {"tuned_matmul_kernel instrumented": 1, "tuned_matmul_kernel dumped": 5}, ended
-    (choice,) = run.choices()
+    (choice,) = (choice for report in run.reports() for choice in report.get("choices", []))
     assert choice["kernel"] == "tuned_matmul_kernel"
     assert f"num_warps: {warps}," in choice["config"] and f"num_stages: {stages}," in choice["config"]
     # The program's own five calls; the tuner's hundreds are left out.
@@ -32,29 +32,19 @@ def test_an_autotuned_matmul_is_captured_in_the_configuration_that_was_chosen(ru
         assert counts(launch) == {"func": 16 * warps, "loop[0]": 16 * warps, "iter[0]": 16 * warps * 8}
 
 
-def test_a_compiled_transformer_block_keeps_its_generated_kernels_and_the_users_own(runs: ProgramRuns) -> None:
-    ended, run = runs.profile("compiled_block", "--at", "func")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_compiled_transformer_block_keeps_its_generated_kernels_and_the_users_own(
+    runs: ProgramRuns, mode: str
+) -> None:
+    ended, run = runs.profile("compiled_block", "--at", "func", arguments=("--mode", mode))
     names = sorted({launch.kernel.name for launch in run.launches})
-    print(f"captured: {', '.join(names)}; variants: {sorted(run.states().values())}")
+    replayed = sum(launch.graph for launch in run.launches)
+    print(f"{', '.join(names)}; {replayed} of {len(run.launches)} launches are replays of CUDA graphs")
 
-    for pattern in ("triton_poi_", "triton_(red|per)_", "gate_kernel"):
-        assert any(re.match(pattern, name) for name in names), f"no {pattern} among {names}: {ended}"
+    assert bool(replayed) == (mode == "reduce-overhead"), ended
     for launch in run.launches:
         assert counts(launch)["func"] == prod(launch.grid) * launch.kernel.num_warps, launch.kernel.name
-    assert all("left alone" not in state for state in run.states().values()), run.states()
-
-
-def test_a_compiled_block_that_replays_cuda_graphs_keeps_the_last_replay(runs: ProgramRuns) -> None:
-    ended, run = runs.profile("compiled_block", "--at", "func", arguments=("--mode", "reduce-overhead"))
-    replayed = [launch for launch in run.launches if launch.graph]
-    print(f"{len(replayed)} of {len(run.launches)} launches are replays")
-    assert replayed, ended
-    for launch in run.launches:
-        assert counts(launch)["func"] == prod(launch.grid) * launch.kernel.num_warps, launch.kernel.name
-
-
-def test_a_gluon_kernel_is_captured(runs: ProgramRuns) -> None:
-    ended, run = runs.profile("gluon_scale", *EVERYTHING)
-    (launch,) = run.launches
-    assert launch.kernel.name == "gluon_scale_kernel", ended
-    assert counts(launch) == {"func": 16 * 4, "loop[0]": 16 * 4, "iter[0]": 16 * 4 * 8}
+    if mode == "default":
+        for pattern in ("triton_poi_", "triton_(red|per)_", "gate_kernel"):
+            assert any(re.match(pattern, name) for name in names), f"no {pattern} among {names}: {ended}"
+        assert all("left alone" not in state for state in run.states().values()), run.states()

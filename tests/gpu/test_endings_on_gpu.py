@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from program_runs import PROGRAMS, Ended, ProgramRuns, Run, Running, copy_of, counts
+from program_runs import PROGRAMS, Ended, ProgramRuns, Run, Running, counts
 
 LAUNCHES = 5
 FUNC = {"func": 16 * 4}
 SMALL_BUFFER = ("--buffer-type", "shared", "--buffer-size", "512")
 PROGRAM = PROGRAMS / "ending.py"
 
-ENDINGS = (
-    "return",
-    "exit",
-    "os-exit",
-    "exception",
-    "interrupt",
-    "terminate",
-    "segfault",
-    "out-of-memory",
-    "device-fault",
-)
-KILLED_BY_SIGNAL = {"terminate", "segfault"}
+KILLED_BY_SIGNAL = ("terminate", "kill", "segfault")
+ENDINGS = (*("return", "exit", "os-exit", "exception", "interrupt", "out-of-memory", "device-fault"), *KILLED_BY_SIGNAL)
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ProgramRuns, Path]]:
     with ProgramRuns(tmp_path_factory.mktemp("endings")) as runs:
-        yield runs, runs.prepare("ending", "func", arguments=("--pause", "0"))
+        workspace = runs.folder / "prepared"
+        runs.start_kprof("dump", "-o", workspace, "--", PROGRAM, "--pause", "0").wait()
+        runs.start_kprof("insert", workspace, "--at", "func").wait()
+        yield runs, workspace
 
 
-def start(prepared: tuple[ProgramRuns, Path], workspace: Path, launches: str, *arguments: str) -> Running:
+def start(prepared: tuple[ProgramRuns, Path], workspace: Path, *arguments: str) -> Running:
     runs, original = prepared
-    copy_of(original, workspace)
-    return runs.start_kprof("run", workspace, "--launches", launches, *SMALL_BUFFER, "--", PROGRAM, *arguments)
+    # The workspace again, without the compilers' caches.
+    shutil.copytree(original, workspace, ignore=shutil.ignore_patterns("cache"))
+    return runs.start_kprof("run", workspace, "--launches", "all", *SMALL_BUFFER, "--", PROGRAM, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +41,7 @@ def ended(prepared: tuple[ProgramRuns, Path]) -> dict[str, tuple[Ended, Ended, P
     folder = prepared[0].folder
     arguments = {ending: ("--ending", ending, "--launches", str(LAUNCHES)) for ending in ENDINGS}
     plain = {ending: prepared[0].start(PROGRAM, *arguments[ending]) for ending in ENDINGS}
-    started = {ending: start(prepared, folder / ending, "all", *arguments[ending]) for ending in ENDINGS}
+    started = {ending: start(prepared, folder / ending, *arguments[ending]) for ending in ENDINGS}
     return {
         ending: (plain[ending].wait(exit_code=None), started[ending].wait(exit_code=None), folder / ending)
         for ending in ENDINGS

@@ -6,15 +6,13 @@ Each bare run and each of ours begins without Inductor's cache, as what Inductor
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from gpu_support import ROOT
-from program_runs import PROGRAMS, Ended, Running
+from program_runs import PROGRAMS, Ended, ProgramRuns
 
 ENTANGLED = sorted(path.stem for path in (PROGRAMS / "entangled").glob("*.py") if path.stem != "states")
 
@@ -22,17 +20,14 @@ BY_CHANCE = {
     # An autotuner of Inductor's repeats a launch as often as its time allows: two bare runs differ.
     "graph_trees": re.compile(
         r"^(active|active_bytes|allocation|requested_bytes|inactive_split\w*)\..*\n", re.MULTILINE
-    ),
+    )
 }
 """What is not compared."""
 
 
 def run(folder: Path, home: str, *command: str | Path) -> Ended:
-    (folder / home).mkdir(exist_ok=True)
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / home / "inductor"), "HOME": str(folder / home)}
-    environment = {**os.environ, **caches, "PYTHONPATH": path}
-    return Running([sys.executable, *map(str, command)], folder, environment).wait(exit_code=None)
+    with ProgramRuns(folder, home) as runs:
+        return runs.start(*command).wait(exit_code=None)
 
 
 @pytest.fixture(scope="module")

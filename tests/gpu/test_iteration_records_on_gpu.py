@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,16 +37,9 @@ LAUNCHES_DIFFER = 0.03
 RECORDS_DISTURB = 0.25
 
 
-def recorded(launch: Callable[[], Any], *selectors: str, iter_records: str = "one", launches: int = 3) -> Timeline:
-    """The last of some launches."""
-    return all_recorded(launch, *selectors, iter_records=iter_records, launches=launches)[-1]
-
-
-def all_recorded(
-    launch: Callable[[], Any], *selectors: str, iter_records: str = "one", launches: int = 3
-) -> list[Timeline]:
+def recorded(launch: Callable[[], Any], *selectors: str, iter_records: str = "one") -> list[Timeline]:
     with kprof_inject.profile(at=selectors, iter_records=iter_records, launches="all", replay=0) as profile:
-        for _ in range(launches):
+        for _ in range(3):
             launch()
         return profile.timelines
 
@@ -59,19 +50,13 @@ def iterations_of(timeline: Timeline) -> Any:
     return scopes[kinds[scopes["scope"]]]
 
 
-def saved(row: dict[str, object]) -> None:
-    print(row)
-    with Path(os.environ.get("OUT", "."), "iterations.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
-
-
 @pytest.mark.parametrize("name", [name for name in KERNELS if name not in WITHOUT_LOOPS])
 def test_one_record_tells_the_iterations_that_two_tell(name: str) -> None:
     launch = KERNELS[name]()
     timelines: dict[str, list[Timeline]] = {"one": [], "two": []}
     for _ in range(3):  # in turn: the clock and the memory are not the same under each
         for form, found in timelines.items():
-            found += all_recorded(launch, "func", "loop", "iter", iter_records=form)[1:]
+            found += recorded(launch, "func", "loop", "iter", iter_records=form)[1:]
     one, two = (found[-1] for found in timelines.values())
     assert one.records_lost == two.records_lost == one.records_damaged == two.records_damaged == 0
     assert one.records_written < 0.75 * two.records_written
@@ -89,7 +74,7 @@ def test_one_record_tells_the_iterations_that_two_tell(name: str) -> None:
     cost = one.launch.kernel.record_cost
     assert cost is not None
     cost_ns = 2 * cost.cycles * one.clock.rate_ns
-    saved({"kernel": name, "one_ns": means[0], "two_ns": means[1], "between_ns": float(around), "cost_ns": cost_ns})
+    print(f"{name}: one {means[0]} ns, two {means[1]} ns, between {around} ns, cost {cost_ns} ns")
     # With two records the kernel is disturbed more, and iterations may take longer for it.
     assert means[0] <= (means[1] + around) * (1 + LAUNCHES_DIFFER) + cost_ns
     assert means[0] >= means[1] * (1 - RECORDS_DISTURB)
@@ -125,7 +110,7 @@ def test_an_iteration_that_spins_lasts_as_long_as_it_does(length: int) -> None:
     beside = float(np.median(whole - spun))
     errors = {}
     for form in ("one", "two"):
-        timeline = recorded(launch, "iter", iter_records=form)
+        timeline = recorded(launch, "iter", iter_records=form)[-1]
         assert timeline.records_lost == 0
         found = iterations_of(timeline)
         assert len(found) == CTAS * ROUNDS
@@ -133,28 +118,24 @@ def test_an_iteration_that_spins_lasts_as_long_as_it_does(length: int) -> None:
         truth = told()[:, 0] + beside
         raw = each["end_cycles"] - each["start_cycles"]
         errors[form] = [float(np.median(values.mean(axis=1) - truth)) for values in (raw, each["duration_cycles"])]
-    saved({"spin": length, "beside": beside, **errors})
+    print(f"{length} cycles: beside {beside}, {errors}")
     assert abs(errors["one"][1]) <= LEAST_ERROR_CYCLES
 
 
-SELECTIONS = [
-    ("func",), ("loop",), ("iter",), ("loop", "iter"), ("func", "loop", "iter"), ("func", "iter"),
-    ("op(*load*)",), ("op(*wait*)",), ("op(*store*)",), ("op(*dot*)",), ("op(tt.reduce)",), ("op(*copy*)", "iter"),
-]  # fmt: skip
+SELECTIONS = [("func",), ("iter",), ("func", "loop", "iter"), ("op(*load*)",), ("op(*store*)",), ("op(*copy*)", "iter")]
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [*list(KERNELS)[:5], *sorted(WITHOUT_LOOPS)])
 def test_the_clock_is_measured_whatever_is_selected(name: str) -> None:
     launch = KERNELS[name]()
     worst = 0.0
     for selectors in SELECTIONS:
-        timelines = all_recorded(launch, *selectors)
+        timelines = recorded(launch, *selectors)
         if not timelines:  # the kernel has nothing of the kind
             assert selectors[0].startswith("op(") or name in WITHOUT_LOOPS
             continue
         clock_fit = timelines[-1].clock
-        row = {"kernel": name, "selectors": " ".join(selectors), "mhz": clock_fit.clock_hz / 1e6}
-        saved({**row, "error": clock_fit.rate_error, "source": clock_fit.source})
+        print(name, *selectors, f"{clock_fit.clock_hz / 1e6} MHz, error {clock_fit.rate_error}")
         assert clock_fit.source == ClockSource.FITTED
         worst = max(worst, clock_fit.rate_error)
     assert worst < LARGEST_CLOCK_ERROR

@@ -78,7 +78,7 @@ def assert_own(what: str, timed_ns: float, launching_ns: float, own_ns: float) -
 
 
 @pytest.mark.parametrize("ctas", [1, 132, 1000])
-@pytest.mark.parametrize("rounds", [1, 50, 300, 2000])
+@pytest.mark.parametrize("rounds", [1, 300, 2000])
 def test_single_launches(ctas: int, rounds: int) -> None:
     spins, device = Spins(ctas, rounds), devices_of_process()
     timer = LaunchTimer(device, EmptyKernel.like(spins.compiled.metadata))
@@ -104,17 +104,6 @@ def test_launches_back_to_back(launches: int, rounds: int) -> None:
     launching_ns = empty_ns(timed, EmptyKernel.like(spins.compiled.metadata))
     assert timed.was_held and launching_ns is not None
     assert_own(f"{launches} back to back, {rounds} rounds", median(times_ns), launching_ns, spins.own_ns())
-
-
-@pytest.mark.parametrize("shared_bytes", [0, 32 << 10, 100 << 10, 200 << 10])
-def test_an_empty_kernel_of_any_shape(shared_bytes: int) -> None:
-    device = devices_of_process()
-    stream = device.current_stream()
-    timed = BackToBack(device, stream, None, restores=False)  # type: ignore[arg-type]
-    for threads in (32, 128, 1024):
-        times_ns = [empty_ns(timed, EmptyKernel(threads, shared_bytes)) for _ in range(3)]
-        print(f"{threads} threads, {shared_bytes} bytes of shared memory: {times_ns} ns")
-        assert all(time_ns is not None and 1_000 < time_ns < 10_000 for time_ns in times_ns)
 
 
 @pytest.mark.parametrize("stages", [1, 3])

@@ -53,11 +53,7 @@ def test_every_iteration_that_survives_is_the_one_of_a_larger_ring(kprof: Kprof,
     assert set(small.incomplete["stray_ends"].tolist()) == {2}
     assert (small.incomplete["lost_end_ns"] > small.incomplete["lost_start_ns"]).all()
 
-    # An iteration takes as long in either run, and all of them stand within their CTA.
-    iterations = whole[whole["start_record"] >= lost + told]
-    ratio = np.median(small.scopes["duration_ns"]) / np.median(iterations[iterations["iteration"] >= 0]["duration_ns"])
-    print(f"{len(found)} iterations of {warps} warps; an iteration takes {ratio:.3f} x that of the larger ring")
-    assert 0.8 < ratio < 1.25
+    # All of them stand within their CTA.
     ctas = small.ctas[np.argsort(small.ctas["cta"])]
     mine = ctas[np.searchsorted(ctas["cta"], small.scopes["cta"])]
     assert (small.scopes["start_ns"] >= mine["init_ns"] - 100).all()

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from gpu_support import Kprof
+from program_runs import PROGRAMS, ProgramRuns
 
-PROGRAM = Path(__file__).with_name("programs") / "late_at_barrier.py"
-CTAS, ROUNDS = 64, 8
+CTAS, ROUNDS, LATE_NS = 64, 8, 20_000
 
 
-@pytest.mark.parametrize(("late", "ns"), [(37, 20_000), (0, 5_000)])
-def test_the_time_waited_is_that_by_which_a_cta_is_late(kprof: Kprof, tmp_path: Path, late: int, ns: int) -> None:
-    program = (PROGRAM, "--late", str(late), "--ns", str(ns), "--rounds", str(ROUNDS))
-    assert "met" in kprof("profile", "-o", tmp_path / "ws", "--ctas", "all", "--", *program).stdout
-    (launch,) = json.loads(kprof("report", tmp_path / "ws", "--json").stdout)
+def test_the_time_waited_is_that_by_which_a_cta_is_late(runs: ProgramRuns) -> None:
+    program = (PROGRAMS / "late_at_barrier.py", "--ns", str(LATE_NS), "--rounds", str(ROUNDS))
+    printed = runs.start_kprof("profile", "--json", "--ctas", "all", "--", *program).wait().stdout
+    assert "met" in printed
+    (launch,) = json.loads(printed[printed.index("[") :])
     (wait,) = launch["memory_waits"]
     print(wait)
     assert wait["ctas"] == CTAS
-    assert wait["median_ns"] == pytest.approx(ROUNDS * ns, rel=0.15)
-    assert wait["min_ns"] < 0.5 * ROUNDS * ns
+    assert wait["median_ns"] == pytest.approx(ROUNDS * LATE_NS, rel=0.15)
+    assert wait["min_ns"] < 0.5 * ROUNDS * LATE_NS
     assert launch["limit"]["name"] == "waits for memory"

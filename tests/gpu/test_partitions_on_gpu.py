@@ -17,11 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 SELECTED = ("--at", "func", "--at", "loop", "--at", "iter", "--at", "partition", "--at", "default")
 WARPS = {
-    "three_partitions_kernel": {
-        "default partition": (0, 1, 2, 3),
-        "partition 0": (10,),
-        "partition 1": (4, 5, 6, 7),
-    },
+    "three_partitions_kernel": {"default partition": (0, 1, 2, 3), "partition 0": (10,), "partition 1": (4, 5, 6, 7)},
     "specialised_matmul_kernel": {
         "default partition": (0, 1, 2, 3),
         "partition 0": (4, 5, 6, 7),
@@ -53,7 +49,7 @@ def trees_of(launch: Launch) -> LaunchSummary:
     return summary
 
 
-@pytest.mark.parametrize("options", [SELECTED, (), ("--fit",)], ids=["all regions", "as usual", "fitted"])
+@pytest.mark.parametrize("options", [SELECTED, ("--fit",)], ids=["all regions", "fitted"])
 def test_each_partition_has_its_tree(tmp_path: Path, options: tuple[str, ...]) -> None:
     for kernel, launches in profiled(tmp_path, *options).items():
         assert launches, kernel

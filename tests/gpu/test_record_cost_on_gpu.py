@@ -1,17 +1,9 @@
-"""What a record costs on this GPU in each mode, and how true that is of records among work.
-
-The figures are printed, and if $OUT names a folder they are written to record-costs.json there.
-"""
+"""What a record costs on this GPU in each mode, and how true that is of records among work. Prints the figures."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +19,7 @@ from kprof_inject.capture.mode import cost_of  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from record_cost import costs_next_to_work, measure, record  # noqa: E402
+from record_cost import cost_in, costs_next_to_work, record  # noqa: E402
 
 pytestmark = pytest.mark.alone
 # scripts/record-costs has all of them; here is each part once.
@@ -45,37 +37,22 @@ def words(mode: Mode) -> str:
     return ", ".join([*parts, *(["sched stores"] * mode.sched_stores)])
 
 
-@pytest.fixture(scope="module")
-def figures() -> Iterator[dict[str, dict[str, Any]]]:
-    """By mode; written when the last test is done."""
-    collected: dict[str, dict[str, Any]] = {}
-    yield collected
-    print(json.dumps(collected, indent=1))
-    if "OUT" in os.environ:
-        Path(os.environ["OUT"], "record-costs.json").write_text(json.dumps(collected, indent=1) + "\n")
-
-
 @pytest.mark.parametrize("mode", MODES, ids=words)
-def test_a_record_costs_the_same_each_time(figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode) -> None:
-    costs = [measure(tmp_path / str(number), mode) for number in range(2)]
-    figures.setdefault(words(mode), {})["measured"] = [asdict(cost) for cost in costs]
+def test_a_record_costs_the_same_each_time_and_what_is_shipped(tmp_path: Path, mode: Mode) -> None:
+    """Beside work it costs little. A little less than nothing is taken for nothing: here it is as it came out."""
+    recorded = [record(tmp_path / str(number), mode) for number in range(2)]
+    costs = [cost_in(timelines) for timelines in recorded]
+    after_start, after_end = costs_next_to_work(recorded[0])
+    print(f"{words(mode)}: {costs}; beside work {after_start} after a start, {after_end} after an end")
     cycles = [cost.cycles for cost in costs]
-    print(words(mode), cycles, "straight", [cost.straight_cycles for cost in costs])
     assert all(PLAUSIBLE_CYCLES[0] <= one <= PLAUSIBLE_CYCLES[1] for one in cycles)
     assert max(cycles) - min(cycles) <= REPEATS_WITHIN * min(cycles)
-
-
-@pytest.mark.parametrize("mode", MODES, ids=words)
-def test_beside_work_a_record_costs_little_and_never_less_than_nothing(
-    figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
-) -> None:
-    """A little less than nothing, as it may come out, is taken for nothing: here it is as it came out."""
-    after_start, after_end = costs_next_to_work(record(tmp_path, mode))
-    figures.setdefault(words(mode), {})["beside work"] = {"after start": after_start, "after end": after_end}
-    print(f"{words(mode)}: beside work {after_start} after a start, {after_end} after an end")
     least, most = PLAUSIBLE_BESIDE_WORK_CYCLES
     assert least <= after_start <= most
     assert least <= after_end <= most
+    if shipped := cost_of(torch.cuda.get_device_name(), triton.__version__, mode):
+        expected = costs[0].record_cost(sched_stores=mode.sched_stores)
+        assert abs(shipped.cycles - expected.cycles) <= REPEATS_WITHIN * costs[0].cycles
 
 
 @triton.jit
@@ -107,14 +84,12 @@ def work_kernel(out_ptr, rounds):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=words)
-def test_a_record_among_work_costs_about_as_much(
-    figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
-) -> None:
+def test_a_record_among_work_costs_about_as_much(mode: Mode) -> None:
     """A scope around work is too long by what it is longer than half of one around twice as much; one around a loop by
     what it is longer than the same loop without records."""
     out = torch.empty(CTAS, device="cuda")
     recorded = Mode(mode.buffer, 4096, mode.clock_bits, mode.warps and (0, 1, 2, 3), mode.sched_stores)
-    with kprof_inject.profile(["marker"], launches="all", mode=recorded) as prof:
+    with kprof_inject.profile(["marker"], launches="all", mode=recorded, replay=0) as prof:
         for _ in range(8):
             work_kernel[(CTAS,)](out, ROUNDS, num_warps=4)
     cycles: dict[str, list[np.ndarray]] = {}
@@ -126,20 +101,6 @@ def test_a_record_among_work_costs_about_as_much(
     median = {name: float(np.median(np.concatenate(parts))) for name, parts in cycles.items()}
     around = 2 * median["one"] - median["two"]
     among = (median["recorded"] - median["bare"]) / (2 * ROUNDS)
-    measured = measure(tmp_path, mode)
-    figures.setdefault(words(mode), {})["among work"] = {"around": around, "among": among, "medians": median}
-    subtracted = measured.record_cost(sched_stores=mode.sched_stores)
-    print(f"{words(mode)}: alone {measured.cycles}, around work {around}, among work {among}; {median}; {subtracted}")
-    # How well the one stands for the others is to be read from the figures.
+    print(f"{words(mode)}: around work {around}, among work {among}; {median}")
     assert -10 <= around <= PLAUSIBLE_CYCLES[1]
     assert -10 <= among <= PLAUSIBLE_CYCLES[1]
-
-
-@pytest.mark.parametrize("mode", MODES, ids=words)
-def test_what_is_shipped_is_what_is_measured(tmp_path: Path, mode: Mode) -> None:
-    shipped = cost_of(torch.cuda.get_device_name(), triton.__version__, mode)
-    if shipped is None:
-        pytest.skip("no cost is shipped for this device and Triton")
-    measured = measure(tmp_path, mode)
-    expected = measured.record_cost(sched_stores=mode.sched_stores)
-    assert abs(shipped.cycles - expected.cycles) <= REPEATS_WITHIN * measured.cycles

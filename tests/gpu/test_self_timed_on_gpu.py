@@ -8,7 +8,7 @@ import pytest
 from program_runs import PROGRAMS, ProgramRuns
 
 pytestmark = pytest.mark.alone
-ROUNDS = 4
+ROUNDS = 3
 HOST_US = 40
 """How much longer the host may work for a launch. A held stream takes 100."""
 SELF_TIMED = PROGRAMS / "self_timed.py"

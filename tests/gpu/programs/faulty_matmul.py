@@ -48,19 +48,9 @@ def spin(cycles, threads):
 
 @triton.jit(do_not_specialize=["cycles", "threads"])
 def faulty_matmul_kernel(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    K,
-    cycles,
-    threads,
-    N: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    PROLOGUE: tl.constexpr,
-    UNEVEN: tl.constexpr,
-):
+    a_ptr, b_ptr, c_ptr, K, cycles, threads, N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, PROLOGUE: tl.constexpr, UNEVEN: tl.constexpr,
+):  # fmt: skip
     """C = A @ B, all contiguous; sizes are multiples of the blocks."""
     pid = tl.program_id(0)
     rows = pid // (N // BLOCK_N) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -93,22 +83,12 @@ def main() -> None:
     a = torch.randn((m, k), device="cuda", dtype=torch.float16)
     b = torch.randn((k, n), device="cuda", dtype=torch.float16)
     c = torch.empty((m, n), device="cuda", dtype=torch.float16)
+    cycles, threads = arguments.prologue or arguments.uneven, 32 if arguments.uneven else 1024
+    blocks = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
+    fault = {"PROLOGUE": arguments.prologue > 0, "UNEVEN": arguments.uneven > 0}
     for _ in range(LAUNCHES):
         faulty_matmul_kernel[(arguments.ctas,)](
-            a,
-            b,
-            c,
-            k,
-            arguments.prologue or arguments.uneven,
-            32 if arguments.uneven else 1024,
-            N=n,
-            BLOCK_M=BLOCK_M,
-            BLOCK_N=BLOCK_N,
-            BLOCK_K=BLOCK_K,
-            PROLOGUE=arguments.prologue > 0,
-            UNEVEN=arguments.uneven > 0,
-            num_warps=4,
-            num_stages=3,
+            a, b, c, k, cycles, threads, N=n, **blocks, **fault, num_warps=4, num_stages=3
         )
     torch.testing.assert_close(c, a @ b, atol=0.5, rtol=0.02)
 

@@ -21,17 +21,16 @@ def meet(counter_ptr, out_ptr, ctas, late, ns, ROUNDS: tl.constexpr):
     tl.store(out_ptr + program, tl.load(counter_ptr, volatile=True))
 
 
+CTAS, LATE = 64, 37
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--ctas", type=int, default=64)
-parser.add_argument("--late", type=int, default=37, help="which CTA")
 parser.add_argument("--ns", type=int, default=20_000, help="how much later")
 parser.add_argument("--rounds", type=int, default=8)
 arguments = parser.parse_args()
 
 for _ in range(5):
     counter = torch.zeros(1, dtype=torch.int32, device="cuda")
-    out = torch.zeros(arguments.ctas, dtype=torch.int32, device="cuda")
-    meet[(arguments.ctas,)](counter, out, arguments.ctas, arguments.late, arguments.ns, arguments.rounds)
+    out = torch.zeros(CTAS, dtype=torch.int32, device="cuda")
+    meet[(CTAS,)](counter, out, CTAS, LATE, arguments.ns, arguments.rounds)
 torch.cuda.synchronize()
-assert (out == arguments.ctas * arguments.rounds).all()
+assert (out == CTAS * arguments.rounds).all()
 print("met")

@@ -1,4 +1,5 @@
-"""Launches of every kind that a saved launch must hold: pointers in memory, descriptors, clusters, scalars and more.
+"""Launches that a saved launch must hold, of other kinds than seldom.py has: pointers behind pointers, addresses,
+descriptors that the kernel makes, clusters, scalars and more.
 
 Each kernel is launched a few times; the program prints nothing of its own but a checksum of all results.
 """
@@ -6,7 +7,6 @@ Each kernel is launched a few times; the program prints nothing of its own but a
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 N = 1 << 16
 BLOCK = 1024
@@ -28,17 +28,6 @@ def scalars_kernel(
 
 
 @triton.jit
-def table_kernel(table, out, N, BLOCK: tl.constexpr):
-    """Sum what several pointers in memory point to."""
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for number in range(3):
-        pointer = tl.load(table + number).to(tl.pointer_type(tl.float32))
-        total += tl.load(pointer + offsets)
-    tl.store(out + offsets, total)
-
-
-@triton.jit
 def nested_table_kernel(tables, out, BLOCK: tl.constexpr):
     """Follow a pointer to a table of pointers."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -56,28 +45,12 @@ def address_kernel(address, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def host_descriptor_kernel(source, out, M: tl.constexpr, N: tl.constexpr):
-    """Copy a tile with descriptors that the host makes."""
-    row, column = tl.program_id(0) * M, tl.program_id(1) * N
-    out.store([row, column], source.load([row, column]) * 2)
-
-
-@triton.jit
 def device_descriptor_kernel(source, out, rows, columns, M: tl.constexpr, N: tl.constexpr):
     """Copy a tile with descriptors that the kernel makes."""
     a = tl.make_tensor_descriptor(source, [rows, columns], [columns, 1], [M, N])
     b = tl.make_tensor_descriptor(out, [rows, columns], [columns, 1], [M, N])
     row, column = tl.program_id(0) * M, tl.program_id(1) * N
     b.store([row, column], a.load([row, column]) * 3)
-
-
-@triton.jit
-def accumulate_kernel(x, counts, BLOCK: tl.constexpr):
-    """Change memory in place, and add to integers atomically."""
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + offsets) * 1.5 + 1
-    tl.store(x + offsets, value)
-    tl.atomic_add(counts + (offsets % 64), 1)
 
 
 @triton.jit
@@ -92,13 +65,6 @@ def barrier_kernel(x, arrived, out, CTAS: tl.constexpr, BLOCK: tl.constexpr):
         pass
     other = (number + 1) % CTAS
     tl.store(out + number * BLOCK + offsets, tl.load(x + other * BLOCK + offsets, cache_modifier=".cg"))
-
-
-@triton.jit
-def view_kernel(x, out, stride, BLOCK: tl.constexpr):
-    """Read a strided view, and write to a view inside of another tensor."""
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + offsets, tl.load(x + offsets.to(tl.int64) * stride))
 
 
 @triton.jit
@@ -147,26 +113,18 @@ def main() -> None:
         )  # fmt: skip
     table = torch.tensor([x.data_ptr(), y.data_ptr(), z.data_ptr()], device="cuda")
     tables = torch.tensor([table.data_ptr()], device="cuda")
-    table_out, nested_out, address_out = out(), out(), out()
+    nested_out, address_out = out(), out()
     matrix = torch.randn(256, 256, device="cuda", dtype=torch.float16)
-    host_out, device_out = out(256, 256, dtype=torch.float16), out(256, 256, dtype=torch.float16)
-    changed, counts = x.clone(), out(64, dtype=torch.int32)
-    outs.append(changed)
+    device_out = out(256, 256, dtype=torch.float16)
     barrier_x, barrier_out = out(16, BLOCK), out(16, BLOCK)
-    strided, view_out = torch.randn(N, 3, device="cuda"), out(N + 100)
     a, b = torch.randn(64, 256, device="cuda", dtype=torch.float16), torch.randn(256, 64, device="cuda").half()
     cluster_out, pdl_out, empty_out = out(64, 64), out(), out()
     for _ in range(3):
-        table_kernel[grid](table, table_out, N, BLOCK)
         nested_table_kernel[grid](tables, nested_out, BLOCK)
         address_kernel[grid](x.data_ptr(), address_out, BLOCK)
-        source, target = (TensorDescriptor.from_tensor(t, [64, 64]) for t in (matrix, host_out))
-        host_descriptor_kernel[(4, 4)](source, target, 64, 64)
         device_descriptor_kernel[(4, 4)](matrix, device_out, 256, 256, 64, 64)
-        accumulate_kernel[grid](changed, counts, BLOCK)
         arrived = torch.zeros(1, device="cuda", dtype=torch.int32)
         barrier_kernel[(16,)](barrier_x, arrived, barrier_out, 16, BLOCK, launch_cooperative_grid=True)
-        view_kernel[grid](strided[:, 1], view_out[50:], strided.stride(0), BLOCK)
         matmul_kernel[(1,)](a, b, cluster_out, 256, 64, 64, 64, num_ctas=2)
         graph_kernel[grid](x, pdl_out, BLOCK, launch_pdl=True, num_warps=8)
         empty_kernel[grid](x, torch.empty(0, device="cuda"), empty_out, 0, BLOCK)

@@ -1,12 +1,11 @@
-"""A program whose scopes last a known number of cycles: ``python spins.py OUT.npz [--proton FILE --mode MODE]``.
+"""A program whose scopes last a known number of cycles: ``python spins.py OUT.npz``.
 
 Each scope holds a spin, which reads the clock first and last; the clock is also read before and after the scope, and
 twice in a row. All of it is saved: ``times`` of shape (cycles, repetitions, CTAs, 6), in that order. By itself, the
-program tells with this how long a spin takes beyond its own two readings. With --proton, stock Proton profiles the
-kernel: it must have records already, by an override of its TTGIR.
+program tells with this how long a spin takes beyond its own two readings.
 """
 
-import argparse
+import sys
 
 import numpy as np
 import torch
@@ -67,22 +66,11 @@ def spins(times_ptr, cycles_ptr, repetitions, COUNT: tl.constexpr):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out")
-    parser.add_argument("--proton")
-    parser.add_argument("--mode", default="")
-    arguments = parser.parse_args()
     cycles = torch.tensor(CYCLES, dtype=torch.int64, device="cuda")
     times = torch.zeros((len(CYCLES), REPETITIONS, CTAS, 6), dtype=torch.int64, device="cuda")
-    if arguments.proton:
-        import triton.profiler as proton
-
-        proton.start(arguments.proton, backend="instrumentation", data="trace", mode=arguments.mode)
     spins[(CTAS,)](times, cycles, REPETITIONS, len(CYCLES), num_warps=4)
     torch.cuda.synchronize()
-    if arguments.proton:
-        proton.finalize()
-    np.savez(arguments.out, times=times.cpu().numpy())
+    np.savez(sys.argv[1], times=times.cpu().numpy())
 
 
 if __name__ == "__main__":
