@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -49,6 +50,11 @@ _WORDS = {
     **dict.fromkeys(DIVISIONS, "the division"),
     **dict.fromkeys(INTEGER_DIVISIONS, "the integer division"),
 }
+
+
+@functools.lru_cache(maxsize=8)
+def _has_calls(ttgir: str) -> bool:
+    return CALL in ttgir
 
 
 class Evidence(Struct, frozen=True, eq=False):
@@ -174,7 +180,7 @@ class Evidence(Struct, frozen=True, eq=False):
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return the lines of the TTGIR with operations, their regions, and the functions that they alone call."""
         top = [*operations]
-        if top and CALL in self.module.text:
+        if top and _has_calls(self.module.text):
             top += [one.operation for one in called_only_by(functions_of(self.module), top)]
         return self.module.lines_of(top) if top else set()
 
