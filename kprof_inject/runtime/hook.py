@@ -12,10 +12,9 @@ from typing import Any
 
 from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.imports import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
-
-INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"  # Module of Inductor's own autotuner
 
 WITHHELD = {
     "triton.profiler.profile": ("start", "activate", "deactivate", "finalize"),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     Callback = Callable[[ModuleType], None]
 
+INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"  # module of Inductor's own autotuner
+
 
 def after_import(callbacks: "Mapping[str, Callback]") -> None:
     """Call each module's callback once, right after the module is executed, or at once if it is imported already.

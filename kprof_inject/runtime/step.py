@@ -33,8 +33,7 @@ from kprof_inject.runtime.compiling.compiler import (
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds, binaries_folder, remove_binaries
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, overriding, take_from
 from kprof_inject.runtime.devices.device import Device, devices_of_process
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
-from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.imports import INDUCTOR_AUTOTUNER, after_import
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver

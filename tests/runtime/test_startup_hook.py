@@ -16,7 +16,8 @@ from programs.child import PROGRAMS, SMALL_TORCH, Ended, clean_environment, pyth
 from snapshots import check
 
 from kprof_inject.runtime import program
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, WITHHELD
+from kprof_inject.runtime.hook import WITHHELD
+from kprof_inject.runtime.imports import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session

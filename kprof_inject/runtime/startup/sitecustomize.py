@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# Copies of names in ``runtime.session`` and ``runtime.hook``, which must not be imported yet.
+# Copies of names in ``runtime.session``, ``runtime.hook`` and ``runtime.imports``, which must not be imported yet.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 _AWAITED = (
     "triton",
