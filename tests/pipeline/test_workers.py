@@ -172,7 +172,7 @@ def test_it_starts_with_the_program_where_launches_are_repeated(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_driver: bool, repeats: bool, is_early: bool
 ) -> None:
     monkeypatch.setattr(programs, "has_nvidia_module", lambda: has_driver)
-    program = Program(Workspace(tmp_path / "ws"), ["python3", "train.py"], ProgramInput(), lambda _: None)
+    program = Program(Workspace(tmp_path / "ws"), [sys.executable, "train.py"], ProgramInput(), lambda _: None)
 
     with program._worker(tmp_path / "cache", starts=repeats) as worker:
         assert (worker._process is not None) == is_early
