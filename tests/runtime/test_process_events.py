@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,15 @@ def test_an_unwritable_report_is_one_line_on_stderr(tmp_path: Path, capsys: pyte
     assert output.out == ""
     assert output.err.startswith("kprof-inject: cannot write this process's report: ")
     assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("stderr", [lambda: None, lambda: open("/dev/full", "w")], ids=["closed", "full"])  # noqa: SIM115
+def test_a_report_that_can_be_neither_written_nor_printed_stops_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Callable[[], Any]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(sys, "stderr", stderr())
+    ProcessReport(str(tmp_path / "file")).add_kernel("scale-1", "scale", "instrumented")
 
 
 def test_processes_are_read_together(tmp_path: Path) -> None:
