@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_gpu.captured import launches_in
+from fake_gpu.device import FakeDevice
 from fake_runs import FakeRuns, states_in
 from msgspec.structs import replace
 
@@ -91,6 +92,22 @@ def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Pa
     assert timeline.all_ctas["pre_final_ns"].max() <= timeline.last_ns < timeline.first_ns + 100_000
 
 
+def test_a_buffer_that_cannot_be_cleared_stops_no_program(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared = []
+
+    def fail(*_: object) -> None:
+        cleared.append(1)
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(FakeDevice, "clear", fail)
+    with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
+        for count in (900, 900, 900, 1033, 1033, 1033, 1033, 700, 700, 700, 700, 700, 700):
+            here.launch(1, ctas=count)
+    assert cleared and len(here.ran()) == 13
+
+
 def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -> None:
     found = launched(planned_once, tmp_path, 2048, 16, 2048, ctas=CtaChoice(), launches="all")
     program = found[0].kernel.program_variant
@@ -132,6 +149,23 @@ def test_no_sample_records_if_a_second_body_spills(
         assert f"all its CTAs record: {reason}" in [
             said for _, _, said in states_in(planned_once.folder / "here" / "reports")
         ]
+
+
+def test_a_sample_records_where_all_ctas_cannot(
+    planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens when the build for the comparison is made."""
+    original, compiled = resources_of, planned_kernel.PlannedKernel._compiled
+
+    def fail(self: Any, mode: Any, ctas: CtaChoice, *others: Any) -> Any:
+        if ctas == EVERY_CTA:
+            raise RuntimeError("out of resource")
+        return compiled(self, mode, ctas, *others)
+
+    monkeypatch.setattr(planned_kernel, "resources_of", lambda kernel: {**original(kernel), "spills": 20})
+    monkeypatch.setattr(planned_kernel.PlannedKernel, "_compiled", fail)
+    (launch,) = launched(planned_once, tmp_path, 64, n=2, ctas=CtaChoice(1))
+    assert launch.sample is not None
 
 
 def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path) -> None:
