@@ -86,7 +86,10 @@ _RECORDS_AT_ONCE = 1 << 20
 def _fit(sizes: NDArray[np.uint32], rings: int, room_words: int) -> NDArray[np.bool_]:
     """Determine which sizes in bytes are ``rings`` rings of whole records that have room in ``room_words``."""
     ring_words = sizes // 4 // rings
-    return (ring_words % WORDS_PER_ENTRY == 0) & (ring_words > 0) & (ring_words <= room_words // rings)
+    fits: NDArray[np.bool_] = (
+        (ring_words % WORDS_PER_ENTRY == 0) & (ring_words > 0) & (ring_words <= room_words // rings)
+    )
+    return fits
 
 
 def _possible_times(begin: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -183,7 +186,8 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
     _, slots, gap_ns = min(fits)
     found_ns = np.empty_like(begin_ns)
     found_ns[order] = begins(slots, place, gap_ns)
-    return np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
+    others_ns: NDArray[np.int64] = np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
+    return others_ns
 
 
 def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -245,7 +249,8 @@ class RawCtas(Struct, frozen=True):
     @property
     def records_lost(self) -> NDArray[np.int64]:
         """Number of records that each CTA's warp lost: shape (CTA, warp)."""
-        return np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
+        lost: NDArray[np.int64] = np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
+        return lost
 
     @property
     def headers(self) -> LaunchHeaders | None:

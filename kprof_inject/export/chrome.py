@@ -95,7 +95,8 @@ def _chunks(count: int) -> Iterator[slice]:
 
 
 def _microseconds(ns: Numbers) -> list[float]:
-    return (ns / 1000).tolist()
+    microseconds: list[float] = (ns / 1000).tolist()
+    return microseconds
 
 
 def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType = UNSET) -> tuple[_Event, _Event]:
@@ -117,7 +118,8 @@ def _values(values: Numbers | Reals | Picked, part: slice) -> list[Any]:
     if isinstance(values, Picked):
         texts = [_readable(text) for text in values.texts]
         return [texts[index] for index in values.index[part].tolist()]
-    return values[part].tolist()
+    items: list[Any] = values[part].tolist()
+    return items
 
 
 def _slices_and_instants(events: Events) -> Iterator[bytes]:

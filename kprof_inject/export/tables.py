@@ -97,7 +97,8 @@ def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Col
 
 
 def _keys(rows: Rows, record: str) -> Numbers:
-    return (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
+    keys: Numbers = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
+    return keys
 
 
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
@@ -307,7 +308,8 @@ def _frame(name: str, **metrics: float) -> dict[str, Any]:
 
 
 def _child(frame: dict[str, Any], name: str, key: object = None) -> dict[str, Any]:
-    return frame["children"].setdefault(key or name, _frame(name))
+    child: dict[str, Any] = frame["children"].setdefault(key or name, _frame(name))
+    return child
 
 
 def _add(frame: dict[str, Any], **metrics: float) -> None:

@@ -80,7 +80,8 @@ class NumberSet(Struct, frozen=True):
 
     def among(self, numbers: NDArray[np.signedinteger]) -> Mask:
         """Return which of these numbers are in the set."""
-        return np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
+        found: Mask = np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
+        return found
 
     def __str__(self) -> str:
         texts = []

@@ -129,7 +129,8 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
     reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
     tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    return (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
+    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
+    return agreed
 
 
 class ClockSource(StrEnum):

@@ -194,7 +194,8 @@ class Curves(Struct, frozen=True):
         width = self.keys[after] - self.keys[before]
         part = (key - self.keys[before]) / np.where(width == 0, 1, width)
         rise = self.heights_ns[after] - self.heights_ns[before]
-        return self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
+        heights: Reals = self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
+        return heights
 
 
 def flat_curves(counters: int) -> Curves:

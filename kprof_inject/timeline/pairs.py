@@ -86,7 +86,8 @@ def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Ma
     before = np.maximum(lone_ends - 1, 0)
     parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
     is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
-    return is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
+    ends_nothing: Mask = is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
+    return ends_nothing
 
 
 def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:
@@ -180,7 +181,8 @@ def _entries_of_tags(records: Records, start_at: Numbers, end_at: Numbers, rules
     entries[implying_starts - 1] = entries[implying_starts]
     entries[implying_starts] = 0
     before = np.cumsum(entries)
-    return before[end_at] - before[start_at]
+    between: Numbers | int = before[end_at] - before[start_at]
+    return between
 
 
 # A damaged end and a damaged start between two records may have split what now looks like one scope.

@@ -174,4 +174,5 @@ def _longest(times_ns: Numbers) -> tuple[int | None, int]:
 
 
 def _warp_keys(rows: Rows) -> Numbers:
-    return rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
+    keys: Numbers = rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
+    return keys

@@ -182,7 +182,8 @@ class RecordDecoder(Struct, frozen=True):
         slot = np.arange(int(kept.sum())) + np.repeat(oldest - begins, kept)
         if oldest.any():
             slot[slot >= used] -= used
-        return rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+        in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+        return in_order
 
     def _untorn(self, records: Records, rows: slice) -> tuple[Records, Mask]:
         """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""

@@ -68,7 +68,8 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
     below, above = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
     values.partition(np.unique(np.concatenate((below, above))))
     low, high = (values[found].astype(np.float64) for found in (below, above))
-    return (low + (high - low) * (at - below)).tolist()
+    quantiles: list[float] = (low + (high - low) * (at - below)).tolist()
+    return quantiles
 
 
 class SpreadGroups(Struct, frozen=True, eq=False):

@@ -51,7 +51,8 @@ class OverflowsOften(Struct, frozen=True):
         since = np.append(0, np.cumsum(steps))
         last = np.flatnonzero(np.append(fresh, True))
         counts = np.diff(last, prepend=-1)
-        return since + np.repeat(self.newest[group[last]] - since[last], counts)
+        whole: Numbers = since + np.repeat(self.newest[group[last]] - since[last], counts)
+        return whole
 
     def lifted(self, lowest: Numbers) -> OverflowsOften:
         """Return the counters with each group raised by the fewest periods that make its ``lowest`` value 0 or more."""

@@ -41,11 +41,13 @@ class SmWork(Struct, frozen=True, eq=False):
 
 def end_of_work_ns(ctas: Rows) -> Numbers:
     """Return when each CTA finished its work: not before it begins, even if timers contradict each other."""
-    return np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    ends_ns: Numbers = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    return ends_ns
 
 
 def _left_ns(ctas: Rows) -> Numbers:
-    return np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
+    ends_ns: Numbers = np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
+    return ends_ns
 
 
 def cycles_with_ctas(ctas: Rows, clock_hz: float, end: str = "pre_final_ns") -> int:
