@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -10,6 +10,7 @@ import click
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.mode import parse_warps
+from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, table_console
@@ -125,45 +126,57 @@ def command(
     is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
         workspace, program = Path(program[0]), program[1:]
-    source = KernelSource(program, kernel, "causal") if program else None
-    exit_code, capture = 0, None
-    with held(workspace, say) if source else nullcontext():
-        opened = Workspace.begin(workspace) if source and not is_dumped else Workspace.open(workspace)
-        if source is None:
-            folder = opened.last_experiment_folder()
-            with suppress(KprofError):
-                capture = read_capture(opened.last_capture_folder())
-        else:
-            if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
-                ctx.exit(code)
-            wanted = wanted or default_selectors(opened)
-            kernels = insert_kernels(opened, with_structure(wanted))
-            write_insertions(opened, kernels)
-            say_kernels_briefly(workspace, kernels, wanted)
-            capture, exit_code = source.record(opened, recording, instead=_WITHOUT_RECORDS, made_by="causal")
-            if exit_code in STOPPED:
-                ctx.exit(exit_code)
-            prepare(opened, kernels, wanted, capture, choice, say)
-            folder = experiment(opened, source.launches(opened, capture), choice, say)
-            if capture is not None and keep_launches:
-                finish_launches(opened, capture.folder, say)
-            elif capture is not None:
-                drop_launches(opened, capture.folder)
-        slopes = list(slopes_in(folder, capture, say))
-        if html_path is not None:
-            from kprof_inject.report.html.document import write_html
-
-            if capture is None:
-                raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
-            experiments = experiments_at(opened.folder, say)
-            write_html(html_path, Report.of(decode_capture(capture, say), experiments))
-            say(f"wrote {html_path}: open it in a browser: {html_path.resolve().as_uri()}")
-        if csv_path is not None:
-            write_text(csv_path, slopes_csv(slopes))
-            say(f"wrote {csv_path}")
-        if as_json:
-            click.echo(json_text([one.to_json() for one in slopes]))
-        else:
-            print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{workspace_argument(opened.folder)}, whose findings use these slopes")
+    if not program:
+        opened = Workspace.open(workspace)
+        folder, capture = opened.last_experiment_folder(), None
+        with suppress(KprofError):
+            capture = read_capture(opened.last_capture_folder())
+        _write(opened, folder, capture, as_json, csv_path, html_path)
+        return
+    source = KernelSource(program, kernel, "causal")
+    with held(workspace, say):
+        opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
+        if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
+            ctx.exit(code)
+        wanted = wanted or default_selectors(opened)
+        kernels = insert_kernels(opened, with_structure(wanted))
+        write_insertions(opened, kernels)
+        say_kernels_briefly(workspace, kernels, wanted)
+        capture, exit_code = source.record(opened, recording, instead=_WITHOUT_RECORDS, made_by="causal")
+        if exit_code in STOPPED:
+            ctx.exit(exit_code)
+        prepare(opened, kernels, wanted, capture, choice, say)
+        folder = experiment(opened, source.launches(opened, capture), choice, say)
+        if capture is not None and keep_launches:
+            finish_launches(opened, capture.folder, say)
+        elif capture is not None:
+            drop_launches(opened, capture.folder)
+        _write(opened, folder, capture, as_json, csv_path, html_path)
     ctx.exit(exit_code)
+
+
+def _write(
+    workspace: Workspace,
+    folder: Path,
+    capture: Capture | None,
+    as_json: bool,
+    csv_path: Path | None,
+    html_path: Path | None,
+) -> None:
+    slopes = list(slopes_in(folder, capture, say))
+    if html_path is not None:
+        from kprof_inject.report.html.document import write_html
+
+        if capture is None:
+            raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
+        experiments = experiments_at(workspace.folder, say)
+        write_html(html_path, Report.of(decode_capture(capture, say), experiments))
+        say(f"wrote {html_path}: open it in a browser: {html_path.resolve().as_uri()}")
+    if csv_path is not None:
+        write_text(csv_path, slopes_csv(slopes))
+        say(f"wrote {csv_path}")
+    if as_json:
+        click.echo(json_text([one.to_json() for one in slopes]))
+    else:
+        print_slopes(slopes, table_console())
+        say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")

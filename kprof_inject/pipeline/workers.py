@@ -47,8 +47,9 @@ class WorkerProcess(ChildProcess):
         A Python in the record of another capture may be a stranger's. A worker that runs with another Python ends.
         """
         python = executable if os.path.isabs(executable) and shutil.which(executable) else sys.executable
-        # The folder leads to the packages, also where the name is a link.
-        if os.path.dirname(python) != os.path.dirname(self.python) or not os.path.samefile(python, self.python):
+        # Links in the same folder find the same packages.
+        now, wanted = ((os.path.dirname(path), os.path.realpath(path)) for path in (self.python, python))
+        if now != wanted:
             self.stop()
             self.python = python
 
