@@ -52,7 +52,7 @@ from kprof_inject.workspace_folder import (
     workspace_option,
 )
 
-WORKSPACE_VERSION = 2  # No other version is read
+WORKSPACE_VERSION = 2  # no other version is read
 
 _DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
 _TRY_AGAIN = "run try again"
@@ -69,7 +69,7 @@ class DumpedKernel:
     ``DumpedKernelRecord`` alone would not do: it is the content of the variant's folder, and does not name it.
     """
 
-    variant: str  # Its name, which is also its folder's
+    variant: str  # its name, which is also its folder's
     info: DumpedKernelRecord
     ttgir_path: Path
 

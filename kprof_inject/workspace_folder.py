@@ -15,13 +15,13 @@ from typing import IO
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.files import make_folder
 
-DEFAULT_WORKSPACE = Path("kprof_out")  # The workspace that commands read and write by default
+DEFAULT_WORKSPACE = Path("kprof_out")  # the workspace that commands read and write by default
 
-DEMO_WORKSPACE = Path("kprof_demo")  # The workspace that ``demo`` writes by default: its captures are not the user's
+DEMO_WORKSPACE = Path("kprof_demo")  # the workspace that ``demo`` writes by default: its captures are not the user's
 
-MARK_FILE = "workspace.json"  # The file that marks a workspace and gives its version
-CACHE_FOLDER = "cache"  # The folder in which compilers cache, each process in a folder of its own
-LOCK_FILE = "workspace.lock"  # The file that a command locks (see ``held``)
+MARK_FILE = "workspace.json"  # the file that marks a workspace and gives its version
+CACHE_FOLDER = "cache"  # the folder in which compilers cache, each process in a folder of its own
+LOCK_FILE = "workspace.lock"  # the file that a command locks (see ``held``)
 
 
 def is_workspace(folder: Path) -> bool:
@@ -122,7 +122,7 @@ def link_error(path: str | Path) -> KprofError:
 
 
 _MAX_HOLDER = 4096
-_held: set[IO[bytes]] = set()  # The lock files that this process holds
+_held: set[IO[bytes]] = set()  # the lock files that this process holds
 
 
 class WorkspaceInUseError(KprofError):

@@ -75,7 +75,7 @@ def headroom_of(report: LaunchAnalysis) -> Headroom:
 class Gain(Struct, frozen=True):
     """Time that could be won in a launch, and the way to win it."""
 
-    share: float | None  # Upper bound, as part of the launch's time
+    share: float | None  # upper bound, as part of the launch's time
     by: str
     """Edits that won it, or the name of a finding; *at its roof* if the launch gains little unless it has less work."""
 
@@ -104,7 +104,7 @@ class Advice(Struct, frozen=True):
 
     text: str
     reason: str
-    share: float | None  # Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge
+    share: float | None  # upper bound of the gain, as part of the launch's time; None if the advice only helps to judge
     worth: str = ""  # ``share`` in words, with what limits its validity
 
 

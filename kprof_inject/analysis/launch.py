@@ -33,7 +33,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 from kprof_inject.timeline.waves import launch_duration_ns
 
-Experiment = ExperimentRecord | EditsRecord  # Result of ``causal``, or of ``try``, with one kernel
+Experiment = ExperimentRecord | EditsRecord  # result of ``causal``, or of ``try``, with one kernel
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
@@ -41,13 +41,13 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
     """A launch analysed: the evidence, and everything that is concluded from it."""
 
-    verdict: Verdict  # The records' effect on the kernel
-    code_evidence: CodeBounds | None  # Lower bounds of the units' utilization by the machine code
+    verdict: Verdict  # the records' effect on the kernel
+    code_evidence: CodeBounds | None  # lower bounds of the units' utilization by the machine code
     limit: Limit
-    units: tuple[UnitEvidence, ...]  # Utilization of each unit by each kind of evidence
-    findings: tuple[Finding, ...]  # The causes that limit the launch, sorted by the gain to expect without them
-    judgements: tuple[Judgement, ...]  # The conclusion of each rule, in the order of the rules
-    edits: EditsRecord | None  # The edits that were tried on this kernel and grid since the launch was captured
+    units: tuple[UnitEvidence, ...]  # utilization of each unit by each kind of evidence
+    findings: tuple[Finding, ...]  # the causes that limit the launch, sorted by the gain to expect without them
+    judgements: tuple[Judgement, ...]  # the conclusion of each rule, in the order of the rules
+    edits: EditsRecord | None  # the edits that were tried on this kernel and grid since the launch was captured
 
     @property
     def launch(self) -> Launch:

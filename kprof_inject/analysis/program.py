@@ -29,15 +29,15 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
 _MAX_RANKED = 24  # kernels whose gain is determined: it takes up to some seconds for each
-MAX_JUDGED = 11  # Launches of a kernel that are judged to see how often a finding holds: the median and the slowest
+MAX_JUDGED = 11  # launches of a kernel that are judged to see how often a finding holds: the median and the slowest
 
 
 class KernelFinding(Finding, frozen=True, kw_only=True):
     """A finding on a kernel: what it is worth in one launch, and in how many others it holds."""
 
     kernel: str
-    launch: int  # Number of the launch that ``text`` and ``share`` are of: the median one, unless another was chosen
-    launches: int  # Number of launches in which it holds, of those ``judged``
+    launch: int  # number of the launch that ``text`` and ``share`` are of: the median one, unless another was chosen
+    launches: int  # number of launches in which it holds, of those ``judged``
     judged: int
     share_of_program: float | None
     """Upper bound of the gain, as part of the time of all the program's launches, if all of its kernel's have it."""
@@ -53,18 +53,18 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
 
     name: str
     variants: int
-    reports: tuple[ReportLaunch, ...]  # Its launches among the chosen ones
-    captured: int  # Number of its launches in the capture, chosen or not
-    launches: int | None  # Number of its launches in the program
-    time_ns: float  # Median duration of its launches, by the device's timer
-    whole_ns: float  # Time of all its launches in the program; if their number is unknown, of those in the capture
+    reports: tuple[ReportLaunch, ...]  # its launches among the chosen ones
+    captured: int  # number of its launches in the capture, chosen or not
+    launches: int | None  # number of its launches in the program
+    time_ns: float  # median duration of its launches, by the device's timer
+    whole_ns: float  # time of all its launches in the program; if their number is unknown, of those in the capture
     share: float | None
     """Its part of the time of all the program's launches and what else the GPU did; None if any kernel's launches are
     not counted."""
     middles: tuple[ReportLaunch, ...]
     """The launch of median duration of each variant and process, those of the variant that takes most time first."""
-    not_chosen: tuple[Launch, ...]  # Its launches in the capture that are not among the chosen ones
-    gain: Gain  # What could be won in the ``middle`` launch; unknown if other kernels take more time
+    not_chosen: tuple[Launch, ...]  # its launches in the capture that are not among the chosen ones
+    gain: Gain  # what could be won in the ``middle`` launch; unknown if other kernels take more time
 
     @property
     def middle(self) -> ReportLaunch:
@@ -155,8 +155,8 @@ class Program(Struct, frozen=True):
     """The kernels of a program, those with most to win first, and what else its GPU did, the longest first."""
 
     kernels: tuple[KernelOverview, ...]
-    others: tuple[GpuWork, ...]  # Kernels that were not recorded, copies and fills, if they were traced
-    whole_ns: float | None  # Time of all that shares are parts of; None if any kernel's launches are not counted
+    others: tuple[GpuWork, ...]  # kernels that were not recorded, copies and fills, if they were traced
+    whole_ns: float | None  # time of all that shares are parts of; None if any kernel's launches are not counted
 
 
 class Report:

@@ -19,7 +19,7 @@ from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.scalars import is_isolated
 from kprof_inject.ttgir.strings import unquote
 
-Lines = tuple[int, int]  # First and last line, from 1
+Lines = tuple[int, int]  # first and last line, from 1
 
 
 class ScopeMap:

@@ -58,22 +58,22 @@ class RecordFaults(Struct, frozen=True):
 class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
     """Statistics of one scope of one launch."""
 
-    index: int  # Its key: its index in the scope table
-    record: str  # Name of its records
-    scope: str  # Its name, which need not be unique
-    distinct_name: str  # Its name, with its site if other scopes have the same name
+    index: int  # its key: its index in the scope table
+    record: str  # name of its records
+    scope: str  # its name, which need not be unique
+    distinct_name: str  # its name, with its site if other scopes have the same name
     title: str
     """Its name as shown next to its source line; the kernel's own body has the name of its partition added, if only one
     runs it."""
     kind: str
-    depth: int  # Number of scopes of the table that enclose it
+    depth: int  # number of scopes of the table that enclose it
     source: str
-    without_partner: int  # Number of its records whose start or end is missing
+    without_partner: int  # number of its records whose start or end is missing
     between_iterations_ns: int | None
     """Self time of a loop if each of its recorded iterations has its own end; None for any other scope."""
-    sm_cycles: int  # Cycles, summed over the SMs, in which at least one warp ran it
-    partition: str | None  # Name of the partition that runs it; None if there are no partitions
-    tags: tuple[TagStatistics, ...] = ()  # Its times by the values of its tags
+    sm_cycles: int  # cycles, summed over the SMs, in which at least one warp ran it
+    partition: str | None  # name of the partition that runs it; None if there are no partitions
+    tags: tuple[TagStatistics, ...] = ()  # its times by the values of its tags
 
     @property
     def executions(self) -> int:
@@ -91,7 +91,7 @@ class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
 class PartitionSummary(PartitionScopes, frozen=True):
     """A partition of a launch."""
 
-    whole_ns: int  # Time of all its warps, which the shares of its scopes refer to
+    whole_ns: int  # time of all its warps, which the shares of its scopes refer to
     outside_ns: int | None
     """Time outside all its scopes; None if its warps lost records, as the scopes of these are unknown."""
 
@@ -112,23 +112,23 @@ class LaunchSummary(Struct, frozen=True):
     kernel: str
     variant: str
     launch: int
-    graph: bool  # True for the last replay of a CUDA graph
-    place: Place  # The process and device that it ran on
+    graph: bool  # true for the last replay of a CUDA graph
+    place: Place  # the process and device that it ran on
     grid: tuple[int, int, int]
     warps: int
     ctas: int
     cta_name: str
-    warp_name: str  # The names for CTAs and warps, from ``Kernel``
-    recorded_ctas: int  # Number of the ``ctas`` that recorded: figures of scopes are of these
-    slowdown: Slowdown | None  # How much longer these take than the others; None if all recorded
+    warp_name: str  # the names for CTAs and warps, from ``Kernel``
+    recorded_ctas: int  # number of the ``ctas`` that recorded: figures of scopes are of these
+    slowdown: Slowdown | None  # how much longer these take than the others; None if all recorded
     duration_ns: int
     clock_mhz: float
     clock_error: float
     residual_ns: float
     clock_source: ClockSource
-    nominal_mhz: float | None  # The device's nominal clock
+    nominal_mhz: float | None  # the device's nominal clock
     record_cost: RecordCost | None
-    resolution_ns: float  # Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted
+    resolution_ns: float  # shortest duration that exceeds the cost of a record; 0 if nothing was subtracted
     subtracted_ns: int
     """Part of ``warp_time_ns`` that was subtracted as the cost of records, computed from ``record_cost``."""
     warp_time_ns: int
@@ -138,15 +138,15 @@ class LaunchSummary(Struct, frozen=True):
     lost: RecordFaults | None
     open_starts: RecordFaults | None
     stray_ends: RecordFaults | None
-    damaged: RecordFaults | None  # For these four, the warps with missing or damaged records; None if there are none
+    damaged: RecordFaults | None  # for these four, the warps with missing or damaged records; None if there are none
     ctas_never_ran: int
     ctas_damaged: int
-    ctas_without_sm: int  # Number of CTAs whose SM is unknown
-    waves: Waves | None  # Like ``idle`` and ``ending``, None if no timer shows when CTAs ran
+    ctas_without_sm: int  # number of CTAs whose SM is unknown
+    waves: Waves | None  # like ``idle`` and ``ending``, None if no timer shows when CTAs ran
     idle: IdleSms | None
     ending: Ending | None
     phases: Phases | None
-    memory_waits: tuple[MemoryWait, ...]  # The scopes that only wait for others to change memory
+    memory_waits: tuple[MemoryWait, ...]  # the scopes that only wait for others to change memory
     partitions: tuple[PartitionSummary, ...]
     """The default partition comes first; empty unless the kernel is warp-specialized."""
     scopes: tuple[ScopeSummary, ...]

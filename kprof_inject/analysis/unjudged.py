@@ -15,9 +15,9 @@ from kprof_inject.timeline.timeline import Timeline
 class Unjudged(Struct, frozen=True):
     """The reason why a launch could not be judged, with its remedy."""
 
-    reason: str  # What is missing
-    remedy: str  # How to get it; empty if nothing helps
-    finding: str = ""  # The name of the findings that may be missing, if a rule yields others, too
+    reason: str  # what is missing
+    remedy: str  # how to get it; empty if nothing helps
+    finding: str = ""  # the name of the findings that may be missing, if a rule yields others, too
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason

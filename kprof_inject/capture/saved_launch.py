@@ -319,7 +319,7 @@ def _require_arguments(saved: SavedLaunch) -> None:
         if not _is_of_kind(argument, kind):
             raise KprofError(f"{saved.folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
         for pointer in pointers_in([argument]):
-            places = (pointer.address, max(pointer.address - 1, 0))  # An empty view may begin where its tensor ends
+            places = (pointer.address, max(pointer.address - 1, 0))  # an empty view may begin where its tensor ends
             if pointer.address and not any(map(saved.record.memory_at, places)):
                 raise KprofError(
                     f"{saved.folder}: the argument {name} points to {pointer.address:#x}, which was not saved",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     _OfNumbers = click.ParamType[NumberSet]
 else:
-    _OfNumbers = click.ParamType  # In older versions of Click, ParamType is not generic
+    _OfNumbers = click.ParamType  # in older versions of Click, ParamType is not generic
 
 
 class Numbers(_OfNumbers):

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from kprof_inject.errors import KprofError
 
 INSTRUCTION_BYTES = 16
-NEVER = "@!PT"  # Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``
+NEVER = "@!PT"  # predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it. AMD's names are in lower case.
 _BRANCHES = {

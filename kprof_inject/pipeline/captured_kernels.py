@@ -39,7 +39,7 @@ from kprof_inject.runtime.devices.cuda_driver import loaded_driver
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
-_MAX_COMPILERS = 8  # Compilers of one target take some 200 MB each
+_MAX_COMPILERS = 8  # compilers of one target take some 200 MB each
 
 
 class CapturedKernel(Struct, frozen=True):
@@ -128,8 +128,8 @@ def _machine_code(kernel: CapturedKernel, options: Mapping[str, Any]) -> Machine
     return found
 
 
-_MAX_TABLE_BYTES = 64 << 20  # Tables of indices are smaller; reading more would take longer than the report is worth
-_MIN_GAP_BYTES = 256  # Two ranges that are closer are saved as one
+_MAX_TABLE_BYTES = 64 << 20  # tables of indices are smaller; reading more would take longer than the report is worth
+_MIN_GAP_BYTES = 256  # two ranges that are closer are saved as one
 
 
 class SavedMemory:

@@ -46,7 +46,7 @@ _LAUNCH_BYTES = 1 << 19
 _MAX_BATCH_LAUNCHES = 128
 _MAX_BATCH_BYTES = 2 << 20
 
-_MAX_FORKS = 64  # Each fork takes a few files of this process, which may have no more than a thousand
+_MAX_FORKS = 64  # each fork takes a few files of this process, which may have no more than a thousand
 
 # All processes together may take three times the buffers and _ALLOWED_BYTES. The others are the memory of this process
 # and of a fork without its buffers, and the maximum written per scope; measured with benchmarks/decoding.py.

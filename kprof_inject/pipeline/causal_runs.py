@@ -33,7 +33,7 @@ from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, read_experiments
 
-MAX_PLACES = 64  # Maximum number of places in a kernel: each needs several builds, and its share of the time
+MAX_PLACES = 64  # maximum number of places in a kernel: each needs several builds, and its share of the time
 
 
 class CausalChoice(Struct, frozen=True):

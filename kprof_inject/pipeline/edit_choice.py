@@ -32,7 +32,7 @@ from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.worker.edit_kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
 from kprof_inject.workspace import Workspace
 
-MAX_BUILDS = 12  # Maximum number of builds in each round
+MAX_BUILDS = 12  # maximum number of builds in each round
 
 ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
 _VALUES_OF_FINDING = 4

@@ -50,7 +50,7 @@ from kprof_inject.timeline.trust import is_comparable, needs_replay, usable_time
 from kprof_inject.workspace import Workspace
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
-_EXCEPTION = 1  # Exit code of Python after an uncaught exception
+_EXCEPTION = 1  # exit code of Python after an uncaught exception
 _MAX_UNREACHED = 5
 
 

@@ -39,14 +39,14 @@ _CALLS = ("cuda_runtime", "hip_runtime")
 
 
 class _Arguments(Struct):
-    correlation: int = -1  # Number that a call of the host and the work that it made share
+    correlation: int = -1  # number that a call of the host and the work that it made share
 
 
 class _Event(Struct):
     cat: str = ""
     name: str = ""
     ts: float = 0.0
-    dur: float = 0.0  # Microseconds
+    dur: float = 0.0  # microseconds
     args: _Arguments = msgspec.field(default_factory=_Arguments)
 
 

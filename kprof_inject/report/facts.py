@@ -135,7 +135,7 @@ class Answers:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self.titles = kernel_names(one.launch.kernel for one in report.launches)  # Distinct names by variant
+        self.titles = kernel_names(one.launch.kernel for one in report.launches)  # distinct names by variant
         self.places = place_names(one.launch.place for one in report.launches)
 
     @cached_property

@@ -59,8 +59,8 @@ class ChildProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-process-")
         self.folder = Path(self._folder.name)
         self._process: subprocess.Popen[bytes] | None = None
-        self.connection: Connection  # To the child, if it was asked
-        self.until_s = 0.0  # When the answer is overdue, by ``time.monotonic()``
+        self.connection: Connection  # to the child, if it was asked
+        self.until_s = 0.0  # when the answer is overdue, by ``time.monotonic()``
 
     def __enter__(self) -> Self:
         return self

@@ -55,7 +55,7 @@ def _join() -> tuple[Session, ProcessReport] | None:
 def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Triton"):
         report.note_triton(str(triton.__version__))
-        # Raises an error that lists all names that this Triton lacks; the step would fail at the first one.
+        # Says that this Triton is too old, where importing the step would fail at some name.
         importlib.import_module("kprof_inject.runtime.versions").installed_version()
         importlib.import_module("kprof_inject.runtime.step").install(session, report)
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-MAX_SECONDS_AT_END = 60.0  # Maximum time that the end of a program waits for the device, the disk or a thread of ours
+MAX_SECONDS_AT_END = 60.0  # maximum time that the end of a program waits for the device, the disk or a thread of ours
 
 _in_child: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
 

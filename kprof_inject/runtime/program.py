@@ -61,7 +61,7 @@ def _waiting_bytes() -> int:
 
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)  # Signals to us that ask to end the program, which we pass on to it
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)  # signals to us that ask to end the program, which we pass on to it
 
 STOPPED = frozenset(128 + number for number in (signal.SIGINT, *_PASSED_ON))
 """Exit codes of a program that a signal stopped: it must not be started again."""

@@ -13,7 +13,7 @@ from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import CALL
 
-PassAdder = Callable[[Any], None]  # Function that adds passes to a Triton pass manager
+PassAdder = Callable[[Any], None]  # function that adds passes to a Triton pass manager
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TritonVersion:
     attach: Callable[[str, PassAdder, PassAdder], AbstractContextManager[None]]
     """``attach(backend, to_llvmir, to_llvm)`` puts our passes into the compiler of a backend (``nvidia`` or ``amd``)
     for as long as the context lasts."""
-    buffer_layout: LayoutName  # Layout of the profile buffer
+    buffer_layout: LayoutName  # layout of the profile buffer
     global_buffer_on: tuple[str, ...]
     """Backends on which Proton can keep records in global memory; on others it keeps them in shared memory."""
     to_llvmir_passes: tuple[str, ...]  # Proton's last passes in ``to_llvmir``
@@ -32,7 +32,7 @@ class TritonVersion:
     offset_bits: int | None
     """Bits in which the lowered code computes where a CTA's row of the buffer begins; None if all CTAs must record,
     because their rows have no times."""
-    run_tag: tuple[str, ...]  # Arguments of a pass manager's ``run`` after the module
+    run_tag: tuple[str, ...]  # arguments of a pass manager's ``run`` after the module
 
 
 @contextmanager

@@ -212,7 +212,7 @@ _PLAIN = """
     ttng.tensormap_create ttng.tensormap_fenceproxy_acquire ttng.tmem_store
 """
 
-_INSTRUMENTATION = "tti."  # The prefix of the operations that Triton's sanitizers insert; their semantics are unknown
+_INSTRUMENTATION = "tti."  # the prefix of the operations that Triton's sanitizers insert; their semantics are unknown
 
 # The positions of data operands in operations that take addresses: in the printed form, and in the generic form.
 _DATA_OPERANDS = {

@@ -134,7 +134,7 @@ def _result_types(operation: Operation) -> list[str]:
 
 
 _ARROW = "->"
-_LAST_TYPE = " : "  # The type of a scf.for's induction variable comes last, after those of the loop-carried values
+_LAST_TYPE = " : "  # the type of a scf.for's induction variable comes last, after those of the loop-carried values
 
 
 def _types_after_arrow(text: str) -> str:

@@ -37,8 +37,8 @@ class InFlight(Struct, frozen=True):
     """The asynchronous work of a launch."""
 
     groups: NDArray[np.void]
-    works: Mapping[int, str]  # The kind of work that each scope issues
-    unpaired: Mapping[str, str]  # The reason why an operation's work could not be paired with a wait
+    works: Mapping[int, str]  # the kind of work that each scope issues
+    unpaired: Mapping[str, str]  # the reason why an operation's work could not be paired with a wait
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -120,8 +120,8 @@ class Flight(Struct, frozen=True):
     The wait of ``blocked_share`` of them blocked; ``latency_ns`` is the median of those, from issue to completion.
     """
 
-    index: int  # The scope's, in the scope table
-    scope: str  # Its name, which others may have
+    index: int  # the scope's, in the scope table
+    scope: str  # its name, which others may have
     source: str
     work: str
     groups: int

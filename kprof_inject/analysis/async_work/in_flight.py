@@ -52,8 +52,8 @@ class AsyncOperation(Struct, frozen=True):
     slot: SharedMemorySlice | None = None
     """The barrier that is signalled, or waited for; None for work that completes in order."""
     predicate: Value = None
-    group_bytes: int = 0  # The maximum that one execution of an issue moves for a CTA
-    pending: int = 0  # The number of groups that may still be in flight after a wait
+    group_bytes: int = 0  # the maximum that one execution of an issue moves for a CTA
+    pending: int = 0  # the number of groups that may still be in flight after a wait
 
     @property
     def queue(self) -> str | Operation:
@@ -66,7 +66,7 @@ class AsyncWork(Struct, frozen=True):
 
     issues: tuple[AsyncOperation, ...]
     waits: tuple[AsyncOperation, ...]
-    unnamed: frozenset[str]  # The names of operations that signal an unknown barrier
+    unnamed: frozenset[str]  # the names of operations that signal an unknown barrier
 
 
 class NotCounted(Exception):

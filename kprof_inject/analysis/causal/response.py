@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-QUANTILE = 1.96  # The quantile of the normal distribution for 95 % confidence
+QUANTILE = 1.96  # the quantile of the normal distribution for 95 % confidence
 
 # A delay ends when its loop next reads the clock, which is half a round later on average. How much of that is in the
 # delay's length as measured by itself is random: the error that all delays but the first share. A round takes 33 cycles

@@ -46,15 +46,15 @@ class PlaceSlope(Struct, frozen=True):
     scope: Scope
     by_cta: float | None
     by_chain: float | None
-    disturbed: Interval | None  # The relative slowdown by a delay of no cycles: the cost of inserting anything there
+    disturbed: Interval | None  # the relative slowdown by a delay of no cycles: the cost of inserting anything there
     points: tuple[Point, ...]
     response: Response | None
     reason: str = ""
     none_cycles: float = 0.0
     """The cycles of a delay of no cycles: the slack in ``response`` that the build of ``points`` does not have."""
-    time_share: float | None = None  # The part of the warps' time in it, if it was recorded
+    time_share: float | None = None  # the part of the warps' time in it, if it was recorded
     index: int | None = None
-    distinct_name: str = ""  # The scope's name with its site, if other places of the experiment have the same name
+    distinct_name: str = ""  # the scope's name with its site, if other places of the experiment have the same name
 
     @property
     def name(self) -> str:
@@ -106,8 +106,8 @@ class KernelSlopes(Struct, frozen=True):
 
     experiment: ExperimentRecord
     clean_ns: float
-    clock_hz: float  # The SM clock that converts cycles; 0 if unknown
-    chain: float | None  # The number of CTAs that follow each other until the end of the launch
+    clock_hz: float  # the SM clock that converts cycles; 0 if unknown
+    chain: float | None  # the number of CTAs that follow each other until the end of the launch
     places: tuple[PlaceSlope, ...]
 
     @property
@@ -237,7 +237,7 @@ def executions(
                 times = (one.times for one in inside if one.times is not None and not one.executed.is_predicated)
                 evaluated[index] = next((count / ctas for count in times), None)
     if timeline is None or not timeline.ctas.size:
-        length = max(ceil(ctas / slots), 1) if slots else 1  # All CTAs count as equally long
+        length = max(ceil(ctas / slots), 1) if slots else 1  # all CTAs count as equally long
         return evaluated, [None if one is None else one * length for one in evaluated]
     chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)

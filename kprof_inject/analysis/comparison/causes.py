@@ -27,7 +27,7 @@ _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: Cha
 class Explanation(Struct, frozen=True):
     """Part of a launch's change that its scopes explain."""
 
-    percent: float  # Change of B's launch, in per cent, if nothing but its scopes had changed
+    percent: float  # change of B's launch, in per cent, if nothing but its scopes had changed
     parts: tuple[float, ...]
     """Part of the launch's change that each match explains by itself, without the matched scopes in it."""
 

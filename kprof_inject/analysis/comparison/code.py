@@ -71,9 +71,9 @@ class ChangedPart(Struct, frozen=True):
     changes: list[StructuralChange]
     scopes: tuple[ScopeChange, ...]
     explained: float | None
-    cta_change_ns: float | None  # Change of its scopes' time in a CTA, if the launch changed
+    cta_change_ns: float | None  # change of its scopes' time in a CTA, if the launch changed
     loops: tuple[LoopFigures, LoopFigures] | None
-    is_certain: bool  # True if any of its scopes certainly changed as the launch did
+    is_certain: bool  # true if any of its scopes certainly changed as the launch did
 
     @property
     def loop(self) -> ScopeChange | None:

@@ -86,13 +86,13 @@ class ScopeIdentity(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     partition: str = ""
-    distinct_name: str = ""  # Name, with the site if other scopes of its side have the same name
-    title: str = ""  # Distinct name for use next to its source line
+    distinct_name: str = ""  # name, with the site if other scopes of its side have the same name
+    title: str = ""  # distinct name for use next to its source line
     # What ``match_scopes`` sets to compare the scopes of both sides.
     index: int = 0
-    is_only: bool = True  # True if no other scope of its side and kind has its name
+    is_only: bool = True  # true if no other scope of its side and kind has its name
     is_only_in_parent: bool = True
-    place: Hashable = None  # Partner of its parent, or its partition if it has no parent
+    place: Hashable = None  # partner of its parent, or its partition if it has no parent
 
     @property
     def steady_name(self) -> str:

@@ -44,9 +44,9 @@ class Both(Struct, frozen=True):
 class KernelRuns(Struct, frozen=True, eq=False):
     """Launches of one variant of a kernel with one grid, on one side."""
 
-    name: str  # Name of the kernel, or its name on the other side; empty if unknown (a Proton buffer)
-    timelines: tuple[Timeline, ...]  # At least one, in the order of the launches
-    rank: int | None = None  # Rank of the process, if ranks are compared one by one
+    name: str  # name of the kernel, or its name on the other side; empty if unknown (a Proton buffer)
+    timelines: tuple[Timeline, ...]  # at least one, in the order of the launches
+    rank: int | None = None  # rank of the process, if ranks are compared one by one
 
     @property
     def title(self) -> str:
@@ -225,7 +225,7 @@ class ScopeFigures(Struct, frozen=True, eq=False):
 
     process: Hashable
     statistics: ScopeStatistics
-    tags: Mapping[str, Mapping[int, float | None]]  # Median duration by a tag's name and value
+    tags: Mapping[str, Mapping[int, float | None]]  # median duration by a tag's name and value
     is_whole: bool
     count: int
     total_ns: int | None

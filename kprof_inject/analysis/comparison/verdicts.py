@@ -101,7 +101,7 @@ class ScopeChange:
     a: ScopeIdentity
     b: ScopeIdentity
     depth: int
-    judged: Judged | None = None  # None if there is nothing to compare: a mark, or a scope that ran on neither side
+    judged: Judged | None = None  # none if there is nothing to compare: a mark, or a scope that ran on neither side
 
     @property
     def basis(self) -> Basis:
@@ -146,10 +146,10 @@ class KernelDiff:
     a: KernelRuns
     b: KernelRuns
     all_launches: LaunchSides
-    sides: LaunchSides  # Launches with records that are compared: without the first of each process
-    warps: tuple[int, ...] | None  # Warps that were compared; None for all
+    sides: LaunchSides  # launches with records that are compared: without the first of each process
+    warps: tuple[int, ...] | None  # warps that were compared; None for all
     matching: ScopeMatching
-    globs: Sequence[str]  # Scopes to show; all if there are none
+    globs: Sequence[str]  # scopes to show; all if there are none
     comparisons: tuple[int, int, int] = (1, 1, 1)
     """Numbers of launches, chosen scopes and all scopes compared in all kernels, whose intervals hold together."""
 

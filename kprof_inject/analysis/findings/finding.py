@@ -34,16 +34,16 @@ _BEHIND_BUSY_UNIT = 0.5  # warps mostly wait anyway for a unit that limits the l
 class Finding(Struct, frozen=True):
     """A cause that limits a launch."""
 
-    rule: str  # Name of the cause: mostly the name of the rule that found it
+    rule: str  # name of the cause: mostly the name of the rule that found it
     scope: str | None
-    share: float  # The part of the launch's time that it explains, 0 to 1: an upper bound of the gain from removing it
+    share: float  # the part of the launch's time that it explains, 0 to 1: an upper bound of the gain from removing it
     text: str
     advice: str
     figures: Figures
-    index: int | None = None  # Index of ``scope`` in the launch's table, as names need not be unique
-    lines: tuple[int, ...] = ()  # First lines of the operations in the TTGIR, unless it is about the whole launch
-    doubt: str = ""  # Which records are missing, so that the figures may be off
-    removed: Mapping[str, float] = {}  # The part of each unit's work that results do not need, by the unit's name
+    index: int | None = None  # index of ``scope`` in the launch's table, as names need not be unique
+    lines: tuple[int, ...] = ()  # first lines of the operations in the TTGIR, unless it is about the whole launch
+    doubt: str = ""  # which records are missing, so that the figures may be off
+    removed: Mapping[str, float] = {}  # the part of each unit's work that results do not need, by the unit's name
     likely: float | None = None
     """The gain to expect, which sorts findings; None if it equals ``share``, 0 for a note that is no advice."""
 
@@ -88,7 +88,7 @@ def found(
 
 Results = Iterator[Finding | Unjudged]
 """Findings and, if missing data may hide some, the reason why a rule could not judge."""
-Need = Callable[[Evidence], Unjudged | None]  # Function that returns a rule's missing input
+Need = Callable[[Evidence], Unjudged | None]  # function that returns a rule's missing input
 
 _FULLY_BUSY = 0.75  # a unit that is busier works for other warps while some are idle
 _MARGIN = 1.05  # of a unit's utilization: with more in flight, it is a little faster
@@ -178,17 +178,17 @@ def no_memory_waits(evidence: Evidence) -> Unjudged | None:
 class Waste(Struct, frozen=True):
     """Work of a launch that its results do not need, by one cause, done by ``operations``."""
 
-    text: str  # What the launch does, and the least that would suffice, with the place
+    text: str  # what the launch does, and the least that would suffice, with the place
     advice: str
-    removed: Mapping[str, float]  # The part of each unit's work that is not needed, by the unit's name
+    removed: Mapping[str, float]  # the part of each unit's work that is not needed, by the unit's name
     operations: tuple[Operation, ...] = ()
     time_share: float | None = None
     """The part of the warps' time in this work and in waits for it; None if it is all of the operations' time."""
-    certainty: float = 1.0  # The part of the gain that such an edit wins on average, 0 to 1
+    certainty: float = 1.0  # the part of the gain that such an edit wins on average, 0 to 1
     figures: Figures = {}
     around: Operation | None = None
     """The operation whose innermost scope the finding names, unless it is the first one's."""
-    gain: float | None = None  # Upper bound of the gain, if it does not follow from ``removed`` and ``time_share``
+    gain: float | None = None  # upper bound of the gain, if it does not follow from ``removed`` and ``time_share``
 
 
 def row(judge: Callable[[Evidence], Iterator[Waste]]) -> Rule:

@@ -34,7 +34,7 @@ MIN_COPIED_BYTES = 4
 _POINTERS = f"let pointers advance by a constant and read at least {MIN_COPIED_BYTES} contiguous bytes"
 _MAX_LOADS = 8  # all loads of a loop mostly have one reason
 _MIN_LOAD_BYTES = 1024  # a smaller load is not an operand of a dot
-MIN_ITERATIONS = 4  # Without several, no iteration loads ahead for the next
+MIN_ITERATIONS = 4  # without several, no iteration loads ahead for the next
 _MAX_WARPS = 16  # a quarter of an SM's 64 warps hides latency only if each has several accesses in flight
 # Dots hide latency by stages, but a scheduler with one warp issues nothing while that waits: on an H100, a chunked scan
 # of 4 warps on an SM won 27 to 50 % with more.

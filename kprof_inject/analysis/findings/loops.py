@@ -101,7 +101,7 @@ class LoopFigures(Struct, frozen=True):
     ahead_bytes_per_sm: int | None
     """Bytes in flight by copies issued ahead. 0 in a loop that only loads into registers; None if unknown: copies by
     TMA, or by another partition."""
-    wait_ns: float | None  # Mean wait of a warp in an iteration; None if no wait was recorded
+    wait_ns: float | None  # mean wait of a warp in an iteration; None if no wait was recorded
 
     @property
     def unit(self) -> str | None:

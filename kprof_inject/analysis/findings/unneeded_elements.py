@@ -55,8 +55,8 @@ class Demand(Struct, frozen=True):
     """The elements of a value that results need."""
 
     mask: Mask
-    deciding: tuple[Operation, ...] = ()  # The selects and stores that decide on the mask
-    chosen: tuple[Operation, ...] = ()  # Selects by loaded data: each element needs one of their two operands
+    deciding: tuple[Operation, ...] = ()  # the selects and stores that decide on the mask
+    chosen: tuple[Operation, ...] = ()  # selects by loaded data: each element needs one of their two operands
 
 
 _ALL = Demand(Mask())

@@ -72,7 +72,7 @@ def exposed_loads(evidence: Evidence) -> Results:
             more = f"from {stages} to {max(stages, 2) + 1}" if isinstance(stages, int) else "to 3 or more"
             advice = f"load the addresses earlier: raise num_stages {more}, so that Triton loads them an iteration "
             advice += "before the copies, or load those of several iterations at once"
-            likely = gain / 2  # On an H100, it won 19 % of a paged decode (2 to 3 stages)
+            likely = gain / 2  # on an H100, it won 19 % of a paged decode (2 to 3 stages)
         else:
             waits = "waits for its own loads in each iteration"
             ahead = "ahead (tl.range(..., num_stages=3)), " if may_load_ahead(evidence, loads) else ""

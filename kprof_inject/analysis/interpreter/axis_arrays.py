@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.ttgir.nodes import Operation
 
-MAX_ELEMENTS = 1 << 22  # Maximum size of an array of integers
+MAX_ELEMENTS = 1 << 22  # maximum size of an array of integers
 _BITS_EACH = 8  # booleans in the memory of an integer
 
 
@@ -315,7 +315,7 @@ class SharedMemorySlice(Struct, frozen=True):
         return replace(self, index=self.index and self.index.each(change))
 
 
-Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None  # None is unknown
+Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None  # none is unknown
 
 
 def symbol(number: int) -> IntegerExpr:

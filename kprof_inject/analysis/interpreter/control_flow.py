@@ -34,7 +34,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.ttgir.nodes import Block, Module, Region
 from kprof_inject.ttgir.ssa_values import block_arguments, operand_names, successors_of
 
-Condition = Mask | None  # None is unknown
+Condition = Mask | None  # none is unknown
 
 
 class Arrivals:

@@ -31,8 +31,8 @@ class CountedOperation(Struct, frozen=True):
 
     line: int
     executed: Executed
-    access: Access | None  # Its access to global memory
-    times: int | None  # None in called functions, and where a condition or a loop depends on loaded data
+    access: Access | None  # its access to global memory
+    times: int | None  # none in called functions, and where a condition or a loop depends on loaded data
 
     @classmethod
     def of(cls, line: int, executed: Executed) -> CountedOperation:

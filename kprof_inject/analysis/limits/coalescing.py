@@ -43,7 +43,7 @@ _STEPS = 0.7548776662466927, 0.5698402909980532
 _COPY = "ttg.async_copy_global_to_local"
 _KINDS = {"tt.load": "load", _COPY: "load", "tt.store": "store"}
 _BYPASS_BYTES = 16  # ``cp.async`` bypasses the L1 if a thread copies 16 bytes (PTX ISA, "cp.async")
-_NOWHERE = 1 << 62  # Larger than any address: the place of a lane that the mask disables
+_NOWHERE = 1 << 62  # larger than any address: the place of a lane that the mask disables
 
 _Numbers = NDArray[np.int64]
 _Bits = NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Requests(Struct, frozen=True):
     access, such as *of 'x' at f.py:3*; empty if unknown.
     """
 
-    line: int  # Line of the operation in the TTGIR
+    line: int  # line of the operation in the TTGIR
     kind: str
     access_bytes: int
     instructions: int | None

@@ -23,7 +23,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import types_of
 
-Dims = frozenset[int]  # Dimensions of a tensor
+Dims = frozenset[int]  # dimensions of a tensor
 
 _PAIRED = 0.5
 _NONE, _ALL = Dims(), Dims(range(16))  # Triton has no tensors of so many dimensions

@@ -36,7 +36,7 @@ from kprof_inject.ttgir.types import bits_of, if_misfit, types_of
 class BlockExecutions(Struct, frozen=True):
     """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together."""
 
-    known: list[int | None]  # Lower bounds
+    known: list[int | None]  # lower bounds
     possible: list[int | None]
     """The same, but for an unknown block, how often warps execute others of the loop around it."""
 

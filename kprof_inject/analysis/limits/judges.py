@@ -46,8 +46,8 @@ from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
 from kprof_inject.timeline.waves import IdleSms, Waves
 
-_FEW_WARPS = 8  # With fewer warps, a scheduler of the four has at most two to choose from
-_BUSY = 0.5  # With a unit this busy, more warps would not help much
+_FEW_WARPS = 8  # with fewer warps, a scheduler of the four has at most two to choose from
+_BUSY = 0.5  # with a unit this busy, more warps would not help much
 # Where more CTAs wait than fit four times, an SM that holds fewer than this part of them gets them too slowly.
 _MIN_HELD = 0.6
 _MANY_WAVES = 4
@@ -357,7 +357,7 @@ def _latency(launch: Judged) -> Limit:
         of += ", or instructions that TTGIR does not show" if bounds.code is None else ""
         units = as_busy(launch.parts) if launch.parts[launch.busiest[0]] >= POSSIBLE else []
         if units:
-            name = f"latency, or {_named(units, launch.parts)}"  # Lower bounds: the launch may be at a roof
+            name = f"latency, or {_named(units, launch.parts)}"  # lower bounds: the launch may be at a roof
         dram = bounds.light.dram
         if dram and not dram.fits_l2:
             more += f"; moving its bytes would take {short_time(dram.least_ns)}"

@@ -41,14 +41,14 @@ NOT_KNOWN = "not known"
 LIMITING = 0.6
 # Waits for memory are the limit from here on: the rest of the time is then too short for a unit to be it.
 MIN_WAIT_SHARE = 1 - LIMITING
-POSSIBLE = 0.5  # Threshold for upper bounds
-NOTABLE_COST_PERCENT = 5.0  # Overhead of records from which the verdict on a kernel does not trust durations
-MIN_TOGETHER = 0.75  # Combined utilization from which two alternating units limit a launch
+POSSIBLE = 0.5  # threshold for upper bounds
+NOTABLE_COST_PERCENT = 5.0  # overhead of records from which the verdict on a kernel does not trust durations
+MIN_TOGETHER = 0.75  # combined utilization from which two alternating units limit a launch
 # A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
 MIN_SMS = 0.6
-MIN_NOTABLE = 0.1  # Smaller parts are not reported
+MIN_NOTABLE = 0.1  # smaller parts are not reported
 _MIN_SHOWN = 0.001  # A smaller part would be rounded to 0 %
-NEAR = 0.1  # Units within this margin count as equally busy
+NEAR = 0.1  # units within this margin count as equally busy
 
 _LANES = 32
 _MAX_ACCESS_BYTES = 16
@@ -162,17 +162,17 @@ class CodeBounds(Struct, frozen=True):
     """Lower bounds of the units' parts by the machine code."""
 
     parts: Mapping[str, float]
-    unknown_share: float  # Share of the instructions, of all that warps might execute, whose executions are unknown
-    scopes: Mapping[int, Mapping[str, float]] = {}  # Parts of each scope, by its index in the scope table
+    unknown_share: float  # share of the instructions, of all that warps might execute, whose executions are unknown
+    scopes: Mapping[int, Mapping[str, float]] = {}  # parts of each scope, by its index in the scope table
 
 
 class Limit(Struct, frozen=True):
     """The limit of a launch."""
 
-    name: str  # The limit in a word or two
-    units: tuple[str, ...]  # The units that limit the launch; empty if it waits, or if the limit is unknown
+    name: str  # the limit in a word or two
+    units: tuple[str, ...]  # the units that limit the launch; empty if it waits, or if the limit is unknown
     text: str
-    parts: Mapping[str, float]  # Part of the launch's time that each unit needs
+    parts: Mapping[str, float]  # part of the launch's time that each unit needs
     is_known: bool = True
     evidence: Literal["computed", "measured"] = "computed"
     """Whether ``parts`` are lower bounds from TTGIR, or what the hardware counted."""
@@ -197,7 +197,7 @@ class Bounds(Struct, frozen=True):
     slowdown: float
     """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
     than 1 if records make the launch faster, as they may by changing the order in which CTAs reach the L2."""
-    slowdown_of_sms: float  # The same ratio of the time in which SMs have work
+    slowdown_of_sms: float  # the same ratio of the time in which SMs have work
     code: CodeBounds | None
     requests: Sequence[Requests] = ()
 

@@ -44,7 +44,7 @@ class DramBound(Struct, frozen=True):
     fits_l2: bool
     unknown: int
     unknown_bytes: int
-    bytes_per_s: float  # Bandwidth of the device's DRAM
+    bytes_per_s: float  # bandwidth of the device's DRAM
     unknown_reason: str = ""
     scattered: int = 0
 

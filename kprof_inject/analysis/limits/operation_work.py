@@ -191,7 +191,7 @@ _PASSES = {
 _SCALED, _PACKED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled"), "i8"
 _TENSOR_LAYOUT = re.compile(r"mma|mfma")
 _ALIAS = re.compile(r"#\w+")
-_MAX_NESTING = 4  # The layout of an operand names that of the dot, which may be that of a slice
+_MAX_NESTING = 4  # the layout of an operand names that of the dot, which may be that of a slice
 
 
 def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mapping[str, str]) -> Work:
@@ -229,7 +229,7 @@ def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
     return layout
 
 
-_LANES = 4  # Lanes of a warp with parts of one result of a reduction: a lower bound for the layouts of tensor cores
+_LANES = 4  # lanes of a warp with parts of one result of a reduction: a lower bound for the layouts of tensor cores
 
 
 @if_misfit(0)
@@ -249,7 +249,7 @@ def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
     return 0
 
 
-_FREE_LAYOUT = re.compile(r"dot_op|slice")  # Operands of dots and slices mostly stay in the threads that have them
+_FREE_LAYOUT = re.compile(r"dot_op|slice")  # operands of dots and slices mostly stay in the threads that have them
 
 _WORD_BITS = 32
 _EXTENSIONS = ("arith.extsi", "arith.extui")

@@ -44,7 +44,7 @@ ISSUE = "instruction issue"
 SHARED = "shared memory and L1"
 L2 = "L2"
 L2_TO_SM = "L2 to SM"
-DRAM = "DRAM"  # The names of the units: ``Roof.parts`` and ``Limit.parts`` have them
+DRAM = "DRAM"  # the names of the units: ``Roof.parts`` and ``Limit.parts`` have them
 
 UNIT_NAMES = {
     TENSOR: "the tensor cores",
@@ -84,7 +84,7 @@ PIPELINES = {
 """The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
 
 UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
-SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)  # The units in the order of tables
+SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)  # the units in the order of tables
 
 _LANES = 32  # threads of a warp
 _PACKED = 2  # results of a packed fp16 instruction in each thread
@@ -109,7 +109,7 @@ class UnitRates(Struct, frozen=True):
     issue: int = 128
     packed_floats: int = 1
     """Maximum number of floats of 32 bits that an instruction adds or multiplies: PTX ISA, "add.f32x2"."""
-    l1_bytes: int = 0  # Size of an SM's L1 and shared memory together
+    l1_bytes: int = 0  # size of an SM's L1 and shared memory together
     fp64: int = 0
     fp16: int = 0
     has_fp16_pipeline: bool = False
@@ -198,7 +198,7 @@ def rates_of(target: str) -> UnitRates | None:
     return _RATES.get(target)
 
 
-WGMMA_TARGET = "cuda:90"  # The only target whose dots are wgmma (PTX ISA, "wgmma.mma_async")
+WGMMA_TARGET = "cuda:90"  # the only target whose dots are wgmma (PTX ISA, "wgmma.mma_async")
 
 # Shares of peak rates that units reach in practice, by device: ``scripts/ceilings`` measures them. DRAM's peak rate is
 # memory clock times bus width. Units that are missing may reach all of their peak, so that no gain is underestimated.

@@ -40,9 +40,9 @@ class Roof(Struct, frozen=True):
     because the work or the cycles are not the scope's.
     """
 
-    index: int  # The scope's index in the scope table
+    index: int  # the scope's index in the scope table
     scope: str
-    executions: int  # Number of executions by CTAs
+    executions: int  # number of executions by CTAs
     sm_cycles: int
     work: Work
     parts: Mapping[str, float]

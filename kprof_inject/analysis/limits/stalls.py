@@ -56,7 +56,7 @@ NOT_STALLED: Mapping[str, str] = {
 
 _SUBSET = "_not_issued"
 # On an H100, warps that wait for wgmma (WARPGROUP.DEPBAR) were sampled with this reason, and none with ``gmma``.
-BARRIER = "barrier"  # Reason of warps that wait at a barrier of the CTA
+BARRIER = "barrier"  # reason of warps that wait at a barrier of the CTA
 
 FOR_MEMORY = "long_scoreboard"
 """Reason of warps that wait for data from global memory, also by asynchronous copies (DEPBAR)."""
@@ -133,7 +133,7 @@ class TopStall(Struct, frozen=True):
 
     reason: str
     share: float
-    operation: str  # The machine operation that is awaited, such as ``LDG``; empty if unknown
+    operation: str  # the machine operation that is awaited, such as ``LDG``; empty if unknown
 
 
 class Stalls(Struct, frozen=True):
@@ -141,12 +141,12 @@ class Stalls(Struct, frozen=True):
 
     samples: int
     reasons: Mapping[str, int]
-    scopes: Mapping[int, Mapping[str, int]]  # Samples by reason, by the scope's index in the scope table
-    lines: tuple[LineStalls, ...]  # Sampled lines, sorted by their samples, descending
-    unknown: int  # Samples of instructions without a line
+    scopes: Mapping[int, Mapping[str, int]]  # samples by reason, by the scope's index in the scope table
+    lines: tuple[LineStalls, ...]  # sampled lines, sorted by their samples, descending
+    unknown: int  # samples of instructions without a line
     operations: Mapping[int, str]
     """The machine operation that most samples of other lines wait for, by the line of its TTGIR."""
-    ranges: Mapping[int, tuple[int, int]] = {}  # First and last line of each scope, by its index in the scope table
+    ranges: Mapping[int, tuple[int, int]] = {}  # first and last line of each scope, by its index in the scope table
 
     @property
     def by_source(self) -> Counter[SourceLine]:

@@ -31,7 +31,7 @@ from kprof_inject.ttgir.loops import body_of
 
 # Counts of the hardware vary by less from pass to pass, and small shares do not matter.
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
-_MIN_ISSUED = 200  # Fewer samples of issued instructions say less than executions that are computed
+_MIN_ISSUED = 200  # fewer samples of issued instructions say less than executions that are computed
 # On an H100, Nsight Compute counted up to 6 times as many cycles for scattered copies as their words of one bank take.
 _COPY = "ttg.async_copy_global_to_local"
 _SHARED_MEMORY = frozenset(("LDS", "LDSM", "STS", "STSM"))

@@ -53,7 +53,7 @@ class Kind(StrEnum):
 Fact = str | int
 _Facts = dict[str, Fact]
 
-CodeOf = Callable[[SourcePoint], str]  # Returns the text of a source line; empty if it is unknown
+CodeOf = Callable[[SourcePoint], str]  # returns the text of a source line; empty if it is unknown
 
 
 class Line(Struct, frozen=True):
@@ -75,9 +75,9 @@ class Feature:
 
     kind: Kind
     line: Line
-    operand: str  # The type that it moves or computes, without its layout
-    loop: str  # Selector of the innermost loop around it; empty outside of any
-    times: int  # Number of ``operations`` in ``loop``
+    operand: str  # the type that it moves or computes, without its layout
+    loop: str  # selector of the innermost loop around it; empty outside of any
+    times: int  # number of ``operations`` in ``loop``
     facts: Mapping[str, Fact]
     """Properties by their names, which are those of their changes (``structural_changes``), without unknown ones."""
     operations: tuple[Operation, ...] = field(compare=False)

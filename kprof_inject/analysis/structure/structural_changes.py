@@ -29,9 +29,9 @@ _T = TypeVar("_T")
 class StructuralChange(Struct, frozen=True):
     """A difference between A and B, with the operations concerned."""
 
-    id: str  # One word for programs
+    id: str  # one word for programs
     text: str
-    kind: Kind | None = None  # Like ``line``, None if the change is about the whole kernel or a loop
+    kind: Kind | None = None  # like ``line``, None if the change is about the whole kernel or a loop
     line: Line | None = None  # B's line, if B has one
     loop: str = ""
     operations_a: tuple[Operation, ...] = ()
@@ -233,9 +233,9 @@ _MAX_LAYOUT = 10_000  # characters; in a hostile file, layouts may double with e
 
 class _CodeLine(Struct, frozen=True):
     number: int
-    text: str  # The code with layouts in place of their aliases, and without the names of values
+    text: str  # the code with layouts in place of their aliases, and without the names of values
     names: list[str]
-    given: set[str]  # Results and arguments among ``names``
+    given: set[str]  # results and arguments among ``names``
 
 
 def differing_lines(a: Module, b: Module) -> list[tuple[int | None, int | None]]:

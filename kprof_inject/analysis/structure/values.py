@@ -13,7 +13,7 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph, loop_arguments, names_in, operand_names, reached, result_names
 from kprof_inject.ttgir.types import types_of
 
-Use = tuple[Operation, int]  # An operation, and the position of the operand
+Use = tuple[Operation, int]  # an operation, and the position of the operand
 
 # These pass on the elements of their first operand, as do operations that keep elements.
 _KEEPING = frozenset(("ttg.local_alloc", "ttg.local_load", "ttg.memdesc_trans", "ttg.memdesc_index", "tt.bitcast"))

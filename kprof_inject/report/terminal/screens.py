@@ -71,7 +71,7 @@ def print_answers(report: Report, console: Console) -> None:
         room = room.below(_lines_of_kernels(program, 1, console) + 1)
     if len(report.launches) > 1:
         say(f"{_launches_text(first)}; shown: {_shown_text(first)}", console)
-        room = room.below(1 + 1)  # Another line, below the first screen, is for the slowest launch
+        room = room.below(1 + 1)  # another line, below the first screen, is for the slowest launch
     room = print_first_screen(answers.first, console, room)
     if len(report.launches) > 1:
         _print_launches(first, answers, console, room.below(-1))

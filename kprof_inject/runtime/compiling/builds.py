@@ -37,7 +37,7 @@ _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
 _COMPILED = (".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 _ASSEMBLY = (".ptx", ".amdgcn")
 _NOT_CODE = (".version", ".file", ".loc")
-_DEBUG_SECTIONS = ".section\t.debug"  # These sections follow the code, in PTX and in AMD's assembly
+_DEBUG_SECTIONS = ".section\t.debug"  # these sections follow the code, in PTX and in AMD's assembly
 
 
 def build_files(kernel: Any) -> dict[str, bytes]:
@@ -189,7 +189,7 @@ def _with_tuples(value: Any) -> Any:
 
 _TIME_LIMIT_S = 600.0
 _MAX_PROCESSES = 16
-_FORM = "2"  # Part of each build's name: change it when the content of a build's folder changes
+_FORM = "2"  # part of each build's name: change it when the content of a build's folder changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Compilers:
         self._free = [CompilerProcess() for _ in range(min(count, _MAX_PROCESSES))]
         self._compiling: dict[str, tuple[CompilerProcess, float]] = {}
         self._ended: dict[str, KprofError | None] = {}
-        self.seconds = 0.0  # Time that all builds took, which were compiled at the same time
+        self.seconds = 0.0  # time that all builds took, which were compiled at the same time
 
     def __enter__(self) -> Compilers:
         return self

@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # it imports Triton
 
 _FILE = "kernel.ttgir"
 _BINARY = ".cubin"
-_LINES_APART = 1000  # No operation's inline assembly has as many lines
+_LINES_APART = 1000  # no operation's inline assembly has as many lines
 
 
 def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineFunction]:

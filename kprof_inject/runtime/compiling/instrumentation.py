@@ -31,7 +31,7 @@ from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version
 from kprof_inject.select.tags import CARRIER, HALF_CARRIER
 
-_RECORDS_OF = {CARRIER: RECORDS_OF_TAG, HALF_CARRIER: 1}  # The number of records after each kind of carrier
+_RECORDS_OF = {CARRIER: RECORDS_OF_TAG, HALF_CARRIER: 1}  # the number of records after each kind of carrier
 # For each operation, the attribute with its text, and the texts that read a record's counter. Source: Proton's lowering
 # of ReadCounterOp for NVIDIA (Triton 3.5 to 3.9), and for AMD (3.5 to 3.8; 3.9). NVIDIA's upper half is another read,
 # which remains, because a value has 32 bits.

@@ -35,7 +35,7 @@ from kprof_inject.runtime.process_events import in_forked_child, let_through
 from kprof_inject.workspace import Workspace
 
 Numbers = tuple[int | None, ...]
-CONSTANT = "constexpr"  # Type of an argument for which the kernel is compiled
+CONSTANT = "constexpr"  # type of an argument for which the kernel is compiled
 _INTEGER = re.compile(r"[iu]\d+$")
 
 
@@ -128,8 +128,8 @@ class RecordingBuild:
     """Launcher that Triton made; it takes ``function`` and ``packed_metadata`` of the same kernel."""
     function: Any
     packed_metadata: Any
-    ctas: CtaChoice  # Which CTAs of a launch record
-    overlaps: bool  # True if a launch may begin before the previous one has ended (programmatic dependent launch)
+    ctas: CtaChoice  # which CTAs of a launch record
+    overlaps: bool  # true if a launch may begin before the previous one has ended (programmatic dependent launch)
     ttgir: str
     sources: dict[str, str]
     record: KernelRecord

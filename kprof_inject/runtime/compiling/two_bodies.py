@@ -67,12 +67,12 @@ def with_two_bodies(
 class _Module:
     """Parts of a PTX module with one kernel, in their order."""
 
-    before: str  # Directives, variables and functions
-    header: str  # From the kernel's directive to the brace
+    before: str  # directives, variables and functions
+    header: str  # from the kernel's directive to the brace
     declarations: str
     code: str
-    after: str  # From the closing brace on
-    buffer: str  # Name of the parameter with the buffer's address, which is the last
+    after: str  # from the closing brace on
+    buffer: str  # name of the parameter with the buffer's address, which is the last
 
     @classmethod
     def of(cls, ptx: str) -> _Module:

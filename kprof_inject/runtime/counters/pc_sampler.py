@@ -24,7 +24,7 @@ _MAX_NAME_BYTES = 128
 _MAX_BATCHES = 1000
 _PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
-ByAddress = defaultdict[int, Counter[str]]  # Samples by reason, for each address, counted from the function's begin
+ByAddress = defaultdict[int, Counter[str]]  # samples by reason, for each address, counted from the function's begin
 
 
 @dataclass(slots=True)

@@ -333,7 +333,7 @@ DONE:
     ret;
 }
 """
-ENTRY = re.compile(r"\.visible \.entry (\w+)\(")  # The directive that begins a kernel, with its name
+ENTRY = re.compile(r"\.visible \.entry (\w+)\(")  # the directive that begins a kernel, with its name
 
 _REGISTERS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 

@@ -42,14 +42,14 @@ _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _CHUNK_UNIT_BYTES = 1 << 16
-WORD_BYTES = 8  # Size of a digest, a time or a count of our kernels
+WORD_BYTES = 8  # size of a digest, a time or a count of our kernels
 # A kernel needs the attribute for more shared memory than this (CUDA C++ Programming Guide, "Dynamic shared memory").
 _MAX_DEFAULT_SHARED_BYTES = 48 << 10
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _CLOCK_TRIES = 50
-_MAX_CLOCK_NS = 20_000_000  # Time limit of all tries together, because on a busy device each one waits
+_MAX_CLOCK_NS = 20_000_000  # time limit of all tries together, because on a busy device each one waits
 
 FindAllocation = Callable[[int], MemoryRange | None]
 """Function that returns the memory that was allocated together with an address; None if the device has none there."""

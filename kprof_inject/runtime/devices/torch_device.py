@@ -20,7 +20,7 @@ from kprof_inject.runtime.devices.cuda_driver import (
 )
 from kprof_inject.runtime.devices.device import Buffer, Device, Event, FindAllocation
 
-_MAX_CYCLES_PER_NS = 2  # Above the clocks of present GPUs
+_MAX_CYCLES_PER_NS = 2  # above the clocks of present GPUs
 
 
 class _TorchsChoice:

@@ -27,7 +27,7 @@ _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3  # CU_MEM_ALLOCATION_TYPE_*, CU_MEM_L
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _MAJOR, _MINOR = 75, 76
 _WARP_THREADS = 32
-_COUNTED_NS = 100_000  # So long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it
+_COUNTED_NS = 100_000  # so long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it
 
 
 class AddressTaken(Exception):

@@ -20,13 +20,13 @@ from kprof_inject.runtime.process_report import ProcessReport
 
 _READ_CLOCK_EVERY_NS = 5_000_000_000
 
-MAX_WAITING_BYTES = 1 << 30  # Maximum device memory waiting to be written; launches beyond it are left out
+MAX_WAITING_BYTES = 1 << 30  # maximum device memory waiting to be written; launches beyond it are left out
 
 _NOTE_EVERY_S = 1.0
 
-_NEVER_RAN = bytes(4)  # First bytes of a CTA that never ran; a CTA that ran writes a preamble there
+_NEVER_RAN = bytes(4)  # first bytes of a CTA that never ran; a CTA that ran writes a preamble there
 
-_BEGUN_AT = slice(16, 24)  # Bytes that hold the start time of the first CTA, in the layout "timed"
+_BEGUN_AT = slice(16, 24)  # bytes that hold the start time of the first CTA, in the layout "timed"
 
 
 class BufferCopier:
@@ -62,10 +62,10 @@ class BufferCopier:
         self._note_progress = note_progress
         self._noted_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
-        self._waiting: dict[RecordedLaunch, int] = {}  # Launches in the queue, with their sizes
+        self._waiting: dict[RecordedLaunch, int] = {}  # launches in the queue, with their sizes
         self._largest_bytes = 0
         self._written: dict[str, LaunchRecord] = {}
-        self._begun_ns: dict[str, int] = {}  # Start times of the launches in ``_written`` on the device; 0 if unknown
+        self._begun_ns: dict[str, int] = {}  # start times of the launches in ``_written`` on the device; 0 if unknown
         self._written_bytes = 0
         self.saved = 0
         self._stopped = ""

@@ -35,19 +35,19 @@ class RecordedLaunch:
     """
 
     build: RecordingBuild
-    is_kept: bool  # False for a launch that is not read
+    is_kept: bool  # false for a launch that is not read
     record: LaunchRecord
     """The capture's record, without the file that the writer adds; without arguments for a launch that is not read."""
-    host_end_ns: int = field(default=0, init=False)  # Time at which the launch was made; 0 before
-    memory: Buffer | None = field(default=None, init=False)  # The buffer; None before it is lent
-    memory_bytes: int = field(default=0, init=False)  # Size of the buffer, at least the record's
+    host_end_ns: int = field(default=0, init=False)  # time at which the launch was made; 0 before
+    memory: Buffer | None = field(default=None, init=False)  # the buffer; None before it is lent
+    memory_bytes: int = field(default=0, init=False)  # size of the buffer, at least the record's
     done: Event | None = field(default=None, init=False)
     """Event after the launch in its stream; once it has happened, the records are in the buffer."""
     is_handed_over: bool = field(default=False, init=False)
     """True if the copier may read the buffer, so no other launch may write to it."""
 
 
-Save = Callable[[RecordedLaunch], None]  # Function that saves a launch whose ``done`` is set
+Save = Callable[[RecordedLaunch], None]  # function that saves a launch whose ``done`` is set
 
 
 class LaunchBuffers:
@@ -168,11 +168,11 @@ class _StreamBuffers:
     """Buffers of one kernel's launches on one stream: that of the last launch, and free ones."""
 
     # Appending and popping are one step each: two launches never get the same buffer.
-    free: deque[RecordedLaunch] = field(default_factory=deque)  # Former launches, whose buffers may be used again
+    free: deque[RecordedLaunch] = field(default_factory=deque)  # former launches, whose buffers may be used again
     last: deque[RecordedLaunch] = field(default_factory=deque)
     """The last launch made; more for a moment, if several threads launch."""
     saved_ns: int = 0
-    has_room: bool = True  # False once the device or the limit has refused another buffer
+    has_room: bool = True  # false once the device or the limit has refused another buffer
 
     def keep(self, launch: RecordedLaunch) -> None:
         """Make this the last launch, and free the buffer of the one before."""

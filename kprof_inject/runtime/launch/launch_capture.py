@@ -58,8 +58,8 @@ class KernelLaunches:
         self._grids: dict[Grid, int] = {}
         self._main_grid: Grid = (0, 0, 0)
         self._turns: TurnTimer | None = None
-        self._timers: dict[str, LaunchTimer] = {}  # Timers of launches without turns, by build
-        self._recorded: dict[Grid, RecordingBuild] = {}  # Builds whose launches with this grid have turns
+        self._timers: dict[str, LaunchTimer] = {}  # timers of launches without turns, by build
+        self._recorded: dict[Grid, RecordingBuild] = {}  # builds whose launches with this grid have turns
         self._is_timed = False
 
     def count(self, grid: Grid) -> tuple[int, bool]:

@@ -62,7 +62,7 @@ from kprof_inject.version import __version__
 _POLL_S = 1e-4
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
-_MAX_REPLACED = 3  # Times that a launch of a kernel is replaced by one with another grid: each costs the program a copy
+_MAX_REPLACED = 3  # times that a launch of a kernel is replaced by one with another grid: each costs the program a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class KernelToSave:
     """A kernel as a saved launch needs it, with records or without."""
 
     argument_kinds: ArgumentKinds
-    record: SavedLaunchRecord  # Record of its launches, without what differs among them
+    record: SavedLaunchRecord  # record of its launches, without what differs among them
 
     @classmethod
     def of(cls, argument_kinds: ArgumentKinds, **known: Any) -> KernelToSave:
@@ -91,10 +91,10 @@ class LaunchBeingSaved:
     record: SavedLaunchRecord
     reached: Sequence[ReachedRange] = ()
     others: Sequence[OtherValues] = ()
-    replaced: int = 0  # Number of launches of the variant that were chosen before
+    replaced: int = 0  # number of launches of the variant that were chosen before
     folder: Path = field(init=False)
     snapshot: MemorySnapshot = field(init=False)
-    is_saved: bool = False  # True once the launch is on disk
+    is_saved: bool = False  # true once the launch is on disk
 
 
 class LaunchSaver:

@@ -99,7 +99,7 @@ class PlannedKernel:
     ) -> None:
         """Prepare to launch a ``variant`` of the program with the records of ``plan``, or ``fewer``."""
         self.dumped = plan.dumped
-        self.max_bytes = min(session.recording.max_bytes, MAX_LAUNCH_BYTES)  # Maximum size of a launch's buffer
+        self.max_bytes = min(session.recording.max_bytes, MAX_LAUNCH_BYTES)  # maximum size of a launch's buffer
         self._session = session
         self._report = report
         self._device = device
@@ -115,19 +115,19 @@ class PlannedKernel:
         self._cluster_ctas = info.known_metadata.num_ctas
         self._warps = int(info.metadata["num_warps"])
         self._shared_bytes = int(info.metadata["shared"])
-        self._clean = KernelResources()  # Resources of the kernel without records, once it is loaded
+        self._clean = KernelResources()  # resources of the kernel without records, once it is loaded
         self._clean_ptx: str | None = None
         """PTX of the kernel without records; None if it has none, or if all CTAs record in any case."""
         self._prefers_shared = False
         """True if records of this kernel cost less in shared memory, even where global memory is usually cheaper."""
-        self._why_fewer = ""  # Reason why fewer records are made than were planned first; empty if there is none
-        self._why_all_ctas = ""  # Reason why all CTAs record although a sample should; empty if there is none
+        self._why_fewer = ""  # reason why fewer records are made than were planned first; empty if there is none
+        self._why_all_ctas = ""  # reason why all CTAs record although a sample should; empty if there is none
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
-        self._ctas = session.recording.cta_choice  # The user's choice of the CTAs that record, or ``FEWER_CTAS``
+        self._ctas = session.recording.cta_choice  # the user's choice of the CTAs that record, or ``FEWER_CTAS``
         self._choice: CtaChoice | None = None
         """Which CTAs record: the choice for the first large grid; None before it, and if each grid has its own."""
-        self._reduced = ""  # How fewer records were made last; empty if all are made
+        self._reduced = ""  # how fewer records were made last; empty if all are made
 
     @property
     def variant(self) -> str:

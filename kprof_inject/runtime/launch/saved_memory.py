@@ -47,9 +47,9 @@ _TENSOR_MAP_BYTES = 128
 _POINTED_TO = re.compile(r"\*(?:k)?(\w*)|tensordesc<([^\[>]+)\[")
 # Types whose values may be addresses; a structure or a tensor map is of bytes.
 _MAY_HOLD_ADDRESSES = frozenset({"", "i64", "u64", "i8", "u8", "i1", "u1"})
-MAX_SEARCHED_BYTES = 8 << 20  # Only the first bytes of a range are searched for addresses: tables of pointers are short
+MAX_SEARCHED_BYTES = 8 << 20  # only the first bytes of a range are searched for addresses: tables of pointers are short
 # Device memory is above: the driver maps it beyond the first 4 GB (seen: 0x302000000 and 0x7f…).
-MIN_ADDRESS = 1 << 32  # Lowest address of device memory
+MIN_ADDRESS = 1 << 32  # lowest address of device memory
 # A number that is no address is seldom close to one that is: the rest of its page is skipped.
 _PAGE_BYTES = 1 << 21
 _MAX_LOOKUPS = 4096
@@ -245,14 +245,14 @@ class MemorySnapshot:
         self.device_index = device.current()
         self.is_copied = False
         """True if the ranges may change now; false if there was no room to copy them, so they must be read first."""
-        self.chunk_crc32: list[list[int]] = []  # Checksums of each range's chunks, once they are written
+        self.chunk_crc32: list[list[int]] = []  # checksums of each range's chunks, once they are written
         self._device = device
         self._ranges = ranges
         self._starts = [source.address for source in ranges]
         # One word for each digest, the first ones before the later ones.
         self._words_bytes = 2 * WORD_BYTES * max(len(ranges), 1)
         self._taken: list[PoolMemory] = []
-        self._marks: list[Event] = []  # Events after the first digests, and after the later ones
+        self._marks: list[Event] = []  # events after the first digests, and after the later ones
 
     def take(self, stream: int) -> None:
         """Queue copies and digests after all present work of ``stream``.

@@ -31,7 +31,7 @@ from kprof_inject.runtime.launch.triton_wrapping import is_benchmarking
 from kprof_inject.runtime.process_events import let_through
 
 _WARP_SIZE = 32
-SAMPLES = 10  # Empty launches timed; their median ignores the first one, which loads the kernel
+SAMPLES = 10  # empty launches timed; their median ignores the first one, which loads the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,10 @@ class Turn:
     grid: Grid
     pair: int
     has_records: bool
-    timer: TurnTimer = field(compare=False)  # The timer that gave the turn: the kernel may have another one now
+    timer: TurnTimer = field(compare=False)  # the timer that gave the turn: the kernel may have another one now
 
 
-_Timed = tuple[Event, Event, Turn | None]  # Events around a launch, and its turn if it had one
+_Timed = tuple[Event, Event, Turn | None]  # events around a launch, and its turn if it had one
 
 
 class LaunchTimer:
@@ -141,7 +141,7 @@ class LaunchTimer:
         self._device = device
         self._empty = empty
         self._empty_events: list[_Timed] = []
-        self.launches = 0  # Number of launches counted, at most ``MAX_COUNTED``
+        self.launches = 0  # number of launches counted, at most ``MAX_COUNTED``
         self._hold_ns = _HOLD_NS
         self._events: list[_Timed] = []
         self._times_itself = False

@@ -127,7 +127,7 @@ class _Benchmarks:
 _benchmarks = _Benchmarks()
 
 
-_MAX_PAUSE_S = 1.0  # How long a thread pauses at most for an autotuner before it goes on for some milliseconds
+_MAX_PAUSE_S = 1.0  # how long a thread pauses at most for an autotuner before it goes on for some milliseconds
 
 
 def wait_for_benchmarks() -> None:

@@ -29,8 +29,8 @@ from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch, NotReplayabl
 from kprof_inject.runtime.worker.paired_launches import LaunchPairs, PairedLaunches, Watchdog
 from kprof_inject.runtime.worker.tasks import TimeDelays
 
-SLOPE_ERROR = 0.03  # An experiment ends early when half the interval of every slope is below this
-MAX_ROUNDS = 2000  # More rounds do not help: a slope that is imprecise after these is so for other reasons
+SLOPE_ERROR = 0.03  # an experiment ends early when half the interval of every slope is below this
+MAX_ROUNDS = 2000  # more rounds do not help: a slope that is imprecise after these is so for other reasons
 
 
 def time_delays(task: TimeDelays, launch: LoadedLaunch, clean: Any, watchdog: Watchdog) -> ExperimentRecord:

@@ -18,7 +18,7 @@ from kprof_inject.capture.schema import DumpedKernelRecord, Grid
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
-Stage = Literal["ttir", "ttgir"]  # The text that is compiled after an edit: TTIR after edits of options, else TTGIR
+Stage = Literal["ttir", "ttgir"]  # the text that is compiled after an edit: TTIR after edits of options, else TTGIR
 
 
 class EditRefused(Exception):

@@ -33,7 +33,7 @@ _WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": registers per thread.
 _MAX_REGISTERS = 255
 _MIN_REGISTERS = 24
-_UNIT = 8  # The hardware allocates 256 registers for a warp at a time, so a thread gets a multiple of 8
+_UNIT = 8  # the hardware allocates 256 registers for a warp at a time, so a thread gets a multiple of 8
 
 
 def _more_stages(kernel: KernelToEdit) -> list[str]:
@@ -220,7 +220,7 @@ def _range_to_write(value: str) -> str:
     return f"tl.range(..., num_stages={stages}) in {loops}"
 
 
-OTHER_CONSTANTS = "values"  # Name of the kind that takes other values of constants
+OTHER_CONSTANTS = "values"  # name of the kind that takes other values of constants
 
 _ALL = (
     EditKind(

@@ -36,7 +36,7 @@ class NotReplayable(Exception):
     """Error that a kernel cannot be launched again; its text is the reason, in words that follow *because*."""
 
 
-Digests = tuple[int, ...]  # Digest of each range of a launch's memory
+Digests = tuple[int, ...]  # digest of each range of a launch's memory
 
 
 def digests_of(device: WorkerDevice, ranges: Iterable[MemoryRange], stream: int) -> Digests:

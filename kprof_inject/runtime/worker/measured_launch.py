@@ -40,16 +40,16 @@ from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.worker.paired_launches import BackToBack, PairedLaunches, Watchdog, empty_ns
 from kprof_inject.workspace import DumpedKernel, Workspace
 
-_TIMES_L2 = 2  # Reading twice as much as fits leaves nothing else
+_TIMES_L2 = 2  # reading twice as much as fits leaves nothing else
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
 _WANTED_SAMPLES = 30_000
 _MAX_SAMPLED_LAUNCHES = 60  # CUPTI has one buffer for them all, with the samples of the kernels that restore the memory
 # Longer launches are sampled less often.
 _MAX_SAMPLED_NS = 300e6
 _CLEAN_LAUNCHES = 30
-_MEASURED_ROUNDS = 10  # Rounds of launches with each contents of the L2, to find those of the program
+_MEASURED_ROUNDS = 10  # rounds of launches with each contents of the L2, to find those of the program
 
-Fills = Mapping[L2Contents, Callable[[], None]]  # Functions that queue what leaves these contents in the L2
+Fills = Mapping[L2Contents, Callable[[], None]]  # functions that queue what leaves these contents in the L2
 
 
 @contextmanager

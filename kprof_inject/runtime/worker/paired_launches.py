@@ -83,7 +83,7 @@ _TRIES = 4
 # Maximum ratio of two times for the same work: a launch that finds its work done takes less time than one that does it.
 _SAME_WORK = 1.5
 
-Marks = tuple[Event, Event]  # Events before and after the timed launches
+Marks = tuple[Event, Event]  # events before and after the timed launches
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ class PairedLaunches:
     variants: Sequence[Any]
     watchdog: Watchdog
     results: Results = field(default_factory=Results)
-    clean_ns: float = 0.0  # Time of the unchanged kernel, known after the first launches
+    clean_ns: float = 0.0  # time of the unchanged kernel, known after the first launches
     _warm: tuple[BackToBack, bool] | None = None
     _not_held: int = 0
 

@@ -13,7 +13,7 @@ from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.resources import PairedTimesRecord, Resources
 from kprof_inject.capture.schema import DurationNs, Grid, Name, Text
 
-MAX_TIMES = 1 << 16  # Maximum number of launches in a task
+MAX_TIMES = 1 << 16  # maximum number of launches in a task
 ADDRESS_TAKEN = "something else is at its addresses"
 """Refusal if something of the worker's own is at an address of a launch: another worker may succeed."""
 

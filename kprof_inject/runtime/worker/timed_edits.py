@@ -149,10 +149,10 @@ DEFAULT_TOLERANCES = {
 or 2 bits after its first one)."""
 
 _BITS = {"fp64": 52, "fp32": 23, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2}
-_ROUNDINGS = 2  # Roundings of the largest magnitude within which results that are updated may always differ
+_ROUNDINGS = 2  # roundings of the largest magnitude within which results that are updated may always differ
 
 
-_Contents = dict[int, NDArray[np.uint8]]  # Bytes of ranges by their numbers
+_Contents = dict[int, NDArray[np.uint8]]  # bytes of ranges by their numbers
 
 
 @dataclass(slots=True)
