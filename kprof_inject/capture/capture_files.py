@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import decode, encode, indented, read_sealed, write_sealed
 from kprof_inject.capture.measurements import GpuWorkRecord, LoadedIntegersRecord, MeasurementsRecord, MovesRecord
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import KernelResources, TimingRecord
 from kprof_inject.capture.schema import (
@@ -143,7 +143,11 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     sources_crc32: Crc32 | None = None
 
     def __post_init__(self) -> None:
-        _ = self.known_metadata
+        num_warps = self.known_metadata.num_warps
+        if self.mode.buffer == AUTO_BUFFER:
+            raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
+        if any(warp >= num_warps for warp in self.mode.warps):
+            raise ValueError(f"expected warps below {num_warps}, the number of a CTA's warps - at `$.mode.warps`")
         self.mode.require_ascending_warps()
 
     @property

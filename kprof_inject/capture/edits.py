@@ -225,6 +225,10 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
 
+    def __post_init__(self) -> None:
+        if self.best is not None and self.best >= len(self.tried):
+            raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
+
     @property
     def is_answered(self) -> bool:
         """True if an edit was measured, or gives the same machine code."""

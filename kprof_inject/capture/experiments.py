@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -64,6 +65,9 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     spin_rounds: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     warps: Warps = ()
 
+    def __post_init__(self) -> None:
+        _require_different(self.builds, "builds")
+
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     """Times of a kernel with a delay, each with the mean time without it immediately before and after."""
@@ -74,6 +78,18 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     clean_ns: tuple[MeasuredNs, ...] = ()
     registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
     refusal: Text = ""
+
+    def __post_init__(self) -> None:
+        if len(self.ns) != len(self.clean_ns):
+            raise ValueError("expected as many times without a delay as with it")
+
+
+def _require_different(builds: Iterable[DelayedBuildRecord | MeasuredDelayRecord], name: str) -> None:
+    seen: set[tuple[int, int]] = set()
+    for build in builds:
+        if (build.scope, build.delay_cycles) in seen:
+            raise ValueError(f"expected each delay of a scope once in {name}, got {build.delay_cycles} cycles twice")
+        seen.add((build.scope, build.delay_cycles))
 
 
 class SpinRecord(Struct, frozen=True):
@@ -111,10 +127,7 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
-        seen: set[tuple[int, int]] = set()
         for delay in self.delays:
-            if (delay.scope, delay.delay_cycles) in seen:
-                raise ValueError(
-                    f"expected each delay of a scope once in delays, got {delay.delay_cycles} cycles twice"
-                )
-            seen.add((delay.scope, delay.delay_cycles))
+            if delay.scope >= len(self.scopes.scopes):
+                raise ValueError(f"expected a scope of the table, got {delay.scope}")
+        _require_different(self.delays, "delays")

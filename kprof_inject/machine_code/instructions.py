@@ -35,6 +35,9 @@ _BRANCHES = {
 _DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
 
+SCOREBOARDS = range(6)
+_MAX_LINE = (1 << 31) - 1
+
 
 class InstructionSet(Enum):
     """Instruction sets, AMD's by LLVM's names of their first processors: ``GFX10`` is also that of gfx11."""
@@ -98,6 +101,18 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
     name: str
     instructions: tuple[Instruction, ...]
     instruction_set: InstructionSet = InstructionSet.NVIDIA
+
+    def __post_init__(self) -> None:
+        step = self.instruction_set.address_step
+        targets = range(0, step * len(self.instructions), step)
+        for index, one in enumerate(self.instructions):
+            boards = (*one.awaited, one.result_scoreboard or 0, one.operand_scoreboard or 0)
+            if one.address != index * step:
+                raise ValueError(f"expected an instruction at {index * step}, got one at {one.address}")
+            if any(target not in targets for target in one.targets):
+                raise ValueError(f"the instruction at {one.address} branches out of the function")
+            if not 0 <= one.line <= _MAX_LINE or any(board not in SCOREBOARDS for board in boards):
+                raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
     def __hash__(self) -> int:
         # It takes no time: few functions are in a cache, and nearly all of them differ in these.
@@ -190,7 +205,7 @@ def _instruction(text: str, next_text: str, line: int, number: int, address: int
         stall_cycles=control & 15,
         result_scoreboard=None if result == _NO_SCOREBOARD else result,
         operand_scoreboard=None if operand == _NO_SCOREBOARD else operand,
-        awaited=tuple(board for board in range(6) if awaited >> board & 1),
+        awaited=tuple(board for board in SCOREBOARDS if awaited >> board & 1),
     )
 
 

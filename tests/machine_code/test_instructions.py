@@ -115,6 +115,22 @@ def test_an_instruction_that_the_other_lacks_has_no_line() -> None:
     assert lines(with_lines_of(function("#9", "LDG.E", "MOV", "FADD", "STG.E"), OTHER)) == [3, 0, 4, 5]
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        Instruction(16, "FADD", ""),
+        Instruction(0, "BRA", "", targets=(16,)),
+        Instruction(0, "BRA", "", targets=(8,)),
+        Instruction(0, "FADD", "", line=-1),
+        Instruction(0, "FADD", "", awaited=(6,)),
+        Instruction(0, "FADD", "", result_scoreboard=7),
+    ],
+)
+def test_a_function_that_no_compiler_makes_is_refused(damaged: Instruction) -> None:
+    with pytest.raises(ValueError, match="instruction"):
+        MachineFunction("kernel", (damaged,))
+
+
 def test_widths_of_accesses() -> None:
     widths = {
         "LDG.E": ("load", 4),
