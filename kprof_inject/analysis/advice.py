@@ -200,6 +200,7 @@ def _doubts(summary: LaunchSummary) -> Iterator[str]:
         doubt = "by any factor" if summary.nominal_mhz is None else f"by {100 * summary.clock_error:.0f} %"
         yield f"the SM clock is assumed, not measured: durations may be off {doubt}"
     slowdown = summary.slowdown
-    if slowdown is not None and slowdown.part > max(_MIN_SLOWDOWN, slowdown.error):
-        longer = f"{100 * slowdown.part:.0f} % ± {100 * slowdown.error:.0f}"
-        yield f"CTAs that record take {longer} longer than the others, and so do their scopes"
+    if slowdown is not None and abs(slowdown.part) > max(_MIN_SLOWDOWN, slowdown.error):
+        part = f"{100 * abs(slowdown.part):.0f} % ± {100 * slowdown.error:.0f}"
+        longer = "longer" if slowdown.part > 0 else "less"
+        yield f"CTAs that record take {part} {longer} than the others, and so do their scopes"

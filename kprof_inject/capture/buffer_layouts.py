@@ -44,6 +44,16 @@ first warp ended, and its SM (``SM_BITS``). It is zero for CTAs that record, and
 NO_ENDS = np.empty(0, dtype=END)
 
 
+def ends_and_rows(
+    words: NDArray[np.uint32], sample: CtaSample, row_bytes: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Split a launch's buffer: ends of all CTAs (``END``), none if all record, and a row for each CTA that records."""
+    ends_words = sample.ends_bytes // words.itemsize
+    # The last CTA's end comes first.
+    ends = words[:ends_words].view(END)[::-1][: sample.ctas if ends_words else 0]
+    return ends, words[ends_words:].reshape(-1, row_bytes // words.itemsize)
+
+
 def rows_of(sample: CtaSample, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row of each CTA, or -1 if the sample does not have it."""
     cluster, rank = np.divmod(ctas, sample.cluster_ctas)

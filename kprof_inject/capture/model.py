@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import END
+from kprof_inject.capture.buffer_layouts import ends_and_rows
 from kprof_inject.capture.capture_files import ClockRecord, EndRecord, KernelRecord, LaunchRecord, ProcessRecord
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
@@ -220,11 +220,7 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
                 raise KprofError(f"cannot read {path}: {error.strerror}") from None
         if self.buffer_crc32 is not None:
             _require_crc32(zlib.crc32(raw.data), self.buffer_crc32, path)
-        sample = self.sample
-        ends_words = sample.ends_bytes // 4 if sample else 0
-        # The last CTA's end comes first.
-        ends = raw[:ends_words].view(END)[::-1][: sample.ctas if sample and ends_words else 0]
-        return ends, raw[ends_words:].reshape(-1, self.kernel.stride_bytes // 4)
+        return ends_and_rows(raw, self._cta_sample(), self.kernel.stride_bytes)
 
 
 KERNELS_CACHED = 32  # kernels whose facts caches keep: a program's launches take its kernels in turn

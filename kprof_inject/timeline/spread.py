@@ -382,31 +382,3 @@ def sampling_error(
         low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
         intervals.append((low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None))
     return SamplingError(of_share, *intervals)
-
-
-class Slowdown(Struct, frozen=True):
-    """Extra time of the CTAs that record: ``part`` ± ``error`` of the time that the others take."""
-
-    part: float
-    error: float
-
-
-def slowdown_of(timeline: Timeline) -> Slowdown | None:
-    """Compare the CTAs that record with the others of their blocks; None if all record."""
-    sample, others = timeline.launch.sample, timeline.unrecorded
-    if sample is None or not others.size or not timeline.ctas.size:
-        return None
-    block_ctas = sample.cluster_ctas << sample.shift
-    blocks = int(max(timeline.ctas["cta"].max(), others["cta"].max())) // block_ctas + 1
-    of_others = others["cta"] // block_ctas
-    counts = np.bincount(of_others, minlength=blocks)
-    sums_ns = np.bincount(of_others, others["pre_final_ns"] - others["init_ns"], blocks)
-    block = timeline.ctas["cta"] // block_ctas
-    compared = counts[block] > 0
-    others_ns = (sums_ns / np.maximum(counts, 1))[block][compared]
-    own_ns = (timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"])[compared].astype(np.float64)
-    if not others_ns.sum():
-        return None
-    ratio = float(own_ns.sum() / others_ns.sum())
-    apart_ns = own_ns - ratio * others_ns
-    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(apart_ns @ apart_ns) / others_ns.sum()))

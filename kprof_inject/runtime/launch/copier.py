@@ -36,7 +36,8 @@ class BufferCopier:
     the disk or the device ends the capture: later launches are counted, and the program goes on.
 
     ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
-    thread calls ``note_progress`` about once a second. ``saved`` counts the launches written, with replaced ones.
+    thread calls ``note_progress`` about once a second, and ``compare_ctas`` with each launch that it has written.
+    ``saved`` counts the launches written, with replaced ones.
 
     It also reads the timer of each device that it copies from, at first and every few seconds, which shows how the
     timer drifts against the host's clock.
@@ -51,6 +52,7 @@ class BufferCopier:
         max_bytes: int,
         replaces: bool,
         note_progress: Callable[[int], None],
+        compare_ctas: Callable[[RecordedLaunch, memoryview], None],
     ) -> None:
         self._device = device
         self._writer = writer
@@ -60,6 +62,7 @@ class BufferCopier:
         self._replaces = replaces
         self._clock_read_ns: dict[int, int] = {}
         self._note_progress = note_progress
+        self._compare_ctas = compare_ctas
         self._noted_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
         self._waiting: dict[RecordedLaunch, int] = {}  # launches in the queue, with their sizes
@@ -200,3 +203,5 @@ class BufferCopier:
         if replaced is not None:
             self._writer.drop_launch(replaced.file)
             self._written_bytes -= replaced.buffer_bytes
+        with self._report.guard("comparing the CTAs that record with the others"):
+            self._compare_ctas(launch, data)

@@ -19,21 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import triton
 from msgspec.structs import replace
 
+from kprof_inject.capture.buffer_layouts import LAYOUTS, ends_and_rows
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord, ProcessRecord
 from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.recording import LaunchFilter
 from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, KernelResources, TimingRecord
 from kprof_inject.capture.schema import Grid
+from kprof_inject.capture.slowdown import Slowdown, first_warp_ns, slowdown_of
 from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, LaunchBuffers, RecordedLaunch
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
+from kprof_inject.runtime.launch.timing import EmptyKernel, Excess, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -61,6 +64,7 @@ class KernelLaunches:
         self._timers: dict[str, LaunchTimer] = {}  # timers of launches without turns, by build
         self._recorded: dict[Grid, RecordingBuild] = {}  # builds whose launches with this grid have turns
         self._is_timed = False
+        self._slow_ctas: tuple[RecordingBuild, Excess] | None = None
 
     def count(self, grid: Grid) -> tuple[int, bool]:
         """Count a launch that is about to be made; return its number, and whether it may be kept.
@@ -98,14 +102,22 @@ class KernelLaunches:
             return turn.has_records
         return is_kept or not (self._has_turns or self._is_timed)
 
-    def excess(self) -> float | None:
-        """Return by which part of its time the kernel takes longer with records, once that is found to be too much."""
+    def excess(self, build: RecordingBuild | None) -> Excess | None:
+        """Return how much longer a launch takes with the records of ``build``, once that is found to be too much."""
+        if self._slow_ctas is not None and self._slow_ctas[0] is build:
+            (_, slow_ctas), self._slow_ctas = self._slow_ctas, None
+            return slow_ctas
         excess = self._turns.excess() if self._turns is not None else None
-        return excess if excess is not None and 100 * excess > TRUSTED_PERCENT else None
+        return Excess(excess, of_ctas=False) if excess is not None and 100 * excess > TRUSTED_PERCENT else None
+
+    def note_slowdown(self, build: RecordingBuild, slowdown: Slowdown) -> None:
+        """Note how much longer the CTAs that record took in a launch. Called in the copier's thread."""
+        if self._has_turns and self._choice.replaces and 100 * (slowdown.part - slowdown.error) > TRUSTED_PERCENT:
+            self._slow_ctas = build, Excess(slowdown.part, of_ctas=True)
 
     def begin_turns_again(self) -> None:
         """Forget the times: the kernel has other records from now on."""
-        self._turns = None
+        self._turns = self._slow_ctas = None
         self._recorded.clear()
 
     def timer(self, build: RecordingBuild, grid: Grid, turn: Turn | None) -> LaunchTimer | None:
@@ -167,6 +179,8 @@ class KernelLaunches:
         )
 
 
+_MAX_COMPARED = 1 << 18  # CTAs of a launch that are compared: to compare more takes over 0.1 s
+
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
 
@@ -203,6 +217,7 @@ class LaunchCapture:
         self._left_out: Counter[str] = Counter()
         self._kernels: dict[str, KernelLaunches] = {}
         self._devices: set[int] = set()
+        self._compared: set[str] = set()  # builds whose CTAs were compared
         self._parts: list[_Part] = []
         """The part, once it has begun: if another thread or a signal handler adds one too, the first counts."""
         self._has_ended = False
@@ -326,6 +341,7 @@ class LaunchCapture:
             self._session.recording.max_bytes,
             self._filter.replaces,
             self._note_progress,
+            self._compare_ctas,
         )
         part = _Part(os.getpid(), writer, copier)
         parts = self._parts
@@ -333,6 +349,26 @@ class LaunchCapture:
         if parts[0] is not part:
             copier.close(lambda: None, MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _compare_ctas(self, launch: RecordedLaunch, data: memoryview) -> None:
+        """Find how much longer the CTAs that record took than the others. Called in the copier's thread."""
+        build = launch.build
+        record, sample = build.record, build.sample(launch.record.grid)
+        clock_hz = record.sm_clock_hz
+        if build.variant in self._compared or self._has_ended or clock_hz is None:
+            return
+        if not sample.shift or sample.ctas > _MAX_COMPARED:
+            return
+        self._compared.add(build.variant)
+        known = record.known_metadata
+        words = np.frombuffer(data, dtype="<u4")
+        ends, rows = ends_and_rows(words, sample, known.profile_scratch_size)
+        warps = record.mode.recorded_warps(known.num_warps)
+        raw = LAYOUTS[record.layout].read(rows, known.num_warps, warps, sample, ends)
+        # The clock's rate is not known well enough yet to compare its cycles with the others' times.
+        slowdown = slowdown_of(raw, sample, first_warp_ns(raw, clock_hz, spans_function=False))
+        if slowdown is not None:
+            self.kernel(record.program_variant).note_slowdown(build, slowdown)
 
     def _note_progress(self, saved: int) -> None:
         progress = (sum(one.launches for one in list(self._kernels.values())), saved)

@@ -203,7 +203,7 @@ class CapturingLauncher(StandInLauncher):
             number, is_kept = kernel.count(grid)
             turn = None
             try:
-                excess = kernel.excess()
+                excess = kernel.excess(self._of_grid.get(grid))
                 if excess is not None and self._planned.record_less(excess, grid):
                     self._of_grid = {}
                     kernel.begin_turns_again()

@@ -38,6 +38,7 @@ from kprof_inject.runtime.compiling.recording_build import (
 )
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.launch.timing import Excess
 from kprof_inject.runtime.process_events import keeping_signal_handlers, let_through
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -143,8 +144,8 @@ class PlannedKernel:
         if can_sample and self._session.recording.cta_choice != EVERY_CTA:
             self._clean_ptx = kernel.asm.get("ptx")
 
-    def record_less(self, excess: float, grid: Grid) -> bool:
-        """Have records made that cost less, because the kernel takes longer with them by this part of its time.
+    def record_less(self, excess: Excess, grid: Grid) -> bool:
+        """Have records made that cost less, because the kernel, or the CTAs that record, take longer with them.
 
         They are in other memory, or fewer, and its builds are compiled again. ``grid`` is that of a launch. Returns
         False if there is no other way.
@@ -152,7 +153,7 @@ class PlannedKernel:
         with compiling_alone():
             sample = self._ctas_of(grid).sample(grid, self._cluster_ctas)
             fewer_ctas = FEWER_CTAS.sample(grid, self._cluster_ctas)
-            if excess <= _MAX_FOR_OTHER_MEMORY and self._can_prefer_shared(sample):
+            if not excess.of_ctas and excess.part <= _MAX_FOR_OTHER_MEMORY and self._can_prefer_shared(sample):
                 self._prefers_shared = True
                 self._why_fewer = "its records are in shared memory: in global memory"
             elif (plan := self._fewer(self._plan)) is not None:
@@ -161,13 +162,15 @@ class PlannedKernel:
                 self._why_fewer = f"its {left_out} are not recorded: with them"
                 self._plan = plan
                 self._why_all_ctas = ""
+            elif excess.of_ctas:
+                return False
             elif self._ctas == AUTO_CTAS and self._has_samples and fewer_ctas.shift > sample.shift:
                 self._reduced = "fewer-ctas"
                 self._why_fewer = f"{fewer_ctas.rows:,} of its {fewer_ctas.ctas:,} CTAs record: with more"
                 self._ctas = FEWER_CTAS
             else:
                 return False
-            self._why_fewer += f", it took {100 * excess:.0f} % longer"
+            self._why_fewer += f", {excess}"
         return True
 
     def _can_prefer_shared(self, sample: CtaSample) -> bool:

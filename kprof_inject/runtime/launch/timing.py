@@ -117,6 +117,18 @@ def watch_events_of(module: ModuleType) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Excess:
+    """The part of its time by which a kernel takes longer with records, or CTAs that record than those that do not."""
+
+    part: float
+    of_ctas: bool
+
+    def __str__(self) -> str:
+        took = f"took {100 * self.part:.0f} % longer"
+        return f"CTAs that record {took} than the others" if self.of_ctas else f"it {took}"
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """Turn of a launch: its place among pairs of launches with the same grid, of which one has records."""
 

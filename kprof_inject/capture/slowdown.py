@@ -1,0 +1,64 @@
+"""How much longer the CTAs of a sample, which record, take than the others of their launch."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
+from kprof_inject.capture.cta_samples import CtaSample
+
+_DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
+_MAX_CYCLES = 1 << 31  # longer times do not show in the counter's lowest 32 bits
+
+
+class Slowdown(Struct, frozen=True):
+    """Extra time of the CTAs that record: ``part`` ± ``error`` of the time that the others take."""
+
+    part: float
+    error: float
+
+
+def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float64]) -> Slowdown | None:
+    """Compare the CTAs that record with the others of their blocks; ``first_warp_ns`` is their time.
+
+    It is that of their first warp, as the others leave the end of theirs. Where no warp waits for another, the last one
+    ends later by up to a third of a CTA's time (GELU, H200). Returns None if nothing can be compared.
+    """
+    if not raw.cta.size or not raw.others.size:
+        return None
+    block_ctas = sample.cluster_ctas << sample.shift
+    of_others, block = raw.others[0] // block_ctas, raw.cta // block_ctas
+    blocks = int(max(of_others.max(), block.max())) + 1
+    counts = np.bincount(of_others, minlength=blocks)
+    sums_ns = np.bincount(of_others, raw.others[3] - raw.others[2], blocks)
+    compared = (counts[block] > 0) & ~np.isnan(first_warp_ns)
+    others_ns, own_ns = (sums_ns / np.maximum(counts, 1))[block][compared], first_warp_ns[compared]
+    if not others_ns.sum():
+        return None
+    ratio = float(own_ns.sum() / others_ns.sum())
+    apart_ns = own_ns - ratio * others_ns
+    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(apart_ns @ apart_ns) / others_ns.sum()))
+
+
+def first_warp_ns(raw: RawCtas, clock_hz: float, *, spans_function: bool) -> NDArray[np.float64]:
+    """Return the time of the first warp in each CTA that records, in ns; NaN if it is unknown.
+
+    If a scope ``spans_function``, it is the time from the warp's first record to its last, without what only CTAs that
+    record do before and after. Else, and where records were lost, it is the time from the CTA's begin to the end of the
+    warp: the timer is read when all warps have ended, so the cycles since its last record are subtracted.
+    """
+    if not raw.timed or raw.warps[0] != 0 or not raw.entries.size:
+        return np.full(len(raw.cta), np.nan)
+    newest = (np.maximum(raw.written_words // WORDS_PER_ENTRY, 1) - 1) % raw.entries.shape[2]
+    last = np.take_along_axis(raw.entries[..., 1], newest[..., None], axis=2)[..., 0]  # the counter's lowest 32 bits
+    later = (last - last[:, :1]).view(np.int32)
+    later_ns = np.where(raw.written_words > 0, later, 0).max(axis=1, initial=0) / clock_hz * 1e9
+    lasts_ns = (raw.pre_final_ns - raw.init_ns).astype(np.float64)
+    times_ns = np.maximum(lasts_ns - later_ns, 0.0)
+    if spans_function:
+        by_records_ns = (last[:, 0] - raw.entries[:, 0, 0, 1]) / clock_hz * 1e9
+        is_whole = (raw.records_lost[:, 0] == 0) & (lasts_ns < _MAX_CYCLES / clock_hz * 1e9)
+        times_ns = np.where(is_whole, by_records_ns, times_ns)
+    return np.where(raw.written_words[:, 0] > 0, times_ns, np.nan)
