@@ -34,7 +34,8 @@ from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.ring_sizes import auto_buffer, mode_of_kernel
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.compiler_messages import without_false_alarms
-from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, shared_bytes_of
+from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, scope_names, shared_bytes_of
+from kprof_inject.runtime.compiling.two_bodies import FunctionRecord
 from kprof_inject.runtime.launch.launcher import SampleBuffer
 from kprof_inject.select.plan import max_records
 from kprof_inject.select.selectors import parse_selectors
@@ -146,7 +147,7 @@ def seen(launch: Callable[[], Any]) -> Seen:
 
 
 def compiled(launch: Seen, form: Form, folder: Path) -> Any:
-    metadata = launch.kernel.metadata
+    metadata, path = launch.kernel.metadata, Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
     text, around, body = launch.kernel.asm["ttgir"], nullcontext(), nullcontext()
     if form.selectors:
         view = view_of(text, "kernel.ttgir", {})
@@ -155,8 +156,6 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
         form_mode, sample = form.mode, form.ctas.sample(launch.grid, metadata.num_ctas)
         if form_mode.buffer == AUTO_BUFFER:
             form_mode = replace(form_mode, buffer=auto_buffer(sample))
-        if sample.shift:
-            body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas)
         mode = mode_of_kernel(
             form_mode,
             metadata.shared,
@@ -165,8 +164,12 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
             f"cuda:{metadata.target.arch}",
             max_records(view, done.plan),
         )
+        path.write_text(done.text)
+        if sample.shift:
+            ids = scope_names(str(path), metadata.target)
+            function = FunctionRecord.of(done.plan.table, ids, mode, metadata.num_warps)
+            body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas, None, function)
         text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
-    path = Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
     path.write_text(text)
     with without_false_alarms(), triton.knobs.compilation.scope(), form.around(), around, body:
         triton.knobs.compilation.always_compile = True

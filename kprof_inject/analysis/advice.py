@@ -202,5 +202,5 @@ def _doubts(summary: LaunchSummary) -> Iterator[str]:
     slowdown = summary.slowdown
     if slowdown is not None and abs(slowdown.part) > max(_MIN_SLOWDOWN, slowdown.error):
         part = f"{100 * abs(slowdown.part):.0f} % ± {100 * slowdown.error:.0f}"
-        longer = "longer" if slowdown.part > 0 else "less"
-        yield f"CTAs that record take {part} {longer} than the others, and so do their scopes"
+        longer = "long" if slowdown.part > 0 else "short"
+        yield f"scopes are {part} too {longer}, compared with the CTAs that do not record"

@@ -45,9 +45,9 @@ def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float
 def first_warp_ns(raw: RawCtas, clock_hz: float, *, spans_function: bool) -> NDArray[np.float64]:
     """Return the time of the first warp in each CTA that records, in ns; NaN if it is unknown.
 
-    If a scope ``spans_function``, it is the time from the warp's first record to its last, without what only CTAs that
-    record do before and after. Else, and where records were lost, it is the time from the CTA's begin to the end of the
-    warp: the timer is read when all warps have ended, so the cycles since its last record are subtracted.
+    If a scope ``spans_function``, it is the time of that scope, without what only CTAs that record do before and after.
+    Else, and where records were lost, it is the time from the CTA's begin to the end of the warp: the timer is read
+    when all warps have ended, so the cycles since the warp's last record are subtracted.
     """
     if not raw.timed or raw.warps[0] != 0 or not raw.entries.size:
         return np.full(len(raw.cta), np.nan)

@@ -40,6 +40,7 @@ def with_records(compiled):
     planned = next(iter(getattr(wrapping and wrapping._around.get(id(compiled), (None, None))[1], "args", ())), None)
     if type(planned).__name__ != "PlannedKernel":
         return compiled
+    from contextlib import nullcontext
     from functools import partial
 
     from kprof_inject.capture.cta_samples import EVERY_CTA
@@ -49,7 +50,7 @@ def with_records(compiled):
     try:
         mode = planned.mode(EVERY_CTA.sample((1, 1, 1), 1))
         built = compile_with_records(
-            partial(planned._compile, planned._plan_path), planned._target, mode, planned._plan.has_tags, None
+            partial(planned._compile, planned._plan_path), planned._target, mode, planned._plan.has_tags, nullcontext()
         )
     except KprofError as error:
         planned.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)

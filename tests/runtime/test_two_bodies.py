@@ -18,13 +18,13 @@ from planning import insertion_of
 from test_lower import FIXTURES, described
 from triton import knobs
 
-from kprof_inject.capture.buffer_layouts import rows_of
+from kprof_inject.capture.buffer_layouts import CLOCK_HIGH_MASK, END, END_SHIFT, LAYOUTS, SCOPE_SHIFT, rows_of
 from kprof_inject.capture.cta_samples import END_BYTES, SM_BITS, CtaSample
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import MAX_CTA_SHIFT
+from kprof_inject.capture.schema import MAX_CTA_SHIFT, SCOPE_IDS
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import keeping_body, lower, lower_without_records
-from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
+from kprof_inject.runtime.compiling.two_bodies import FunctionRecord, with_one_body, with_two_bodies
 from kprof_inject.runtime.versions import installed_version
 
 pytestmark = pytest.mark.triton
@@ -123,6 +123,7 @@ class Cta:
             "%smid": 7,
             "%globaltimer": 1234,
         }
+        self.readings = {"%clock": [0xFFFF_FF00, 0x100], "%clock_hi": [0xABC, 0xABD]}
         self.parameter = parameter
         self.values: dict[str, int] = {}
         self.stores: dict[int, int] = {}
@@ -141,16 +142,18 @@ class Cta:
         self.label = "with"
 
     def value(self, text: str) -> int:
+        if text in self.readings:
+            return self.readings[text].pop(0)
         if text in self.special:
             return self.special[text]
         return self.values[text] if text.startswith("%") else int(text)
 
     def step(self, line: str) -> str:
         """Execute one instruction; return where it branches to."""
-        guard, line = re.match(r"(?:@(%\w+) )?(.*)", line).groups()  # type: ignore[union-attr]
-        if guard and not self.values[guard]:
+        negated, guard, line = re.match(r"(?:@(!?)(%\w+) )?(.*)", line).groups()  # type: ignore[union-attr]
+        if guard and bool(self.values[guard]) == bool(negated):
             return ""
-        if line.startswith(".reg") or line.endswith(":"):
+        if line.startswith((".reg", "bar.sync")) or line.endswith(":"):
             return ""
         if line == "ret;":
             return "ret"
@@ -160,7 +163,10 @@ class Cta:
         operands = [operand.strip() for operand in rest.split(",")]
         if name.startswith(("st.global", "red.global.max")):
             base, _, offset = operands[0].strip("[]").partition("+")
-            self.stores[self.values[base] + int(offset or 0)] = self.value(operands[1])
+            size = 8 if "64" in name else 4
+            for number, operand in enumerate(operands[1:]):
+                stored = self.value(operand.strip("{}")) & (1 << 8 * size) - 1
+                self.stores[self.values[base] + int(offset or 0) + size * number] = stored
             return ""
         if name == "ld.param.b64":
             self.values[operands[0]] = self.parameter
@@ -192,7 +198,7 @@ def test_ctas_go_by_the_sample(grid: tuple[int, int, int], bits: int, shift: int
     row = int(rows_of(sample, np.array([cta]))[0])
     for offset_bits in (32, 64):
         both = with_two_bodies(ptx("k"), RECORDED, row_bytes, cluster_ctas, offset_bits)
-        code = both[both.index("\t.reg .pred %kprof_p;") : both.index("\tmov.b64 %rd1, %kprof_base;")]
+        code = both[both.index("\t.reg .pred %kprof_p,") : both.index("\tmov.b64 %rd1, %kprof_base;")]
         code = code.replace(code[code.index("{\n") : code.index("$kprof_with:")], "")
         ran = Cta(code, grid, cta, ADDRESS + shift)
         assert ran.label == ("with" if row >= 0 else "without")
@@ -203,6 +209,49 @@ def test_ctas_go_by_the_sample(grid: tuple[int, int, int], bits: int, shift: int
             assert (ran.values["%kprof_base"] + offset) % (1 << 64) == ADDRESS + row * row_bytes
         else:
             assert ran.stores == {}
+
+
+@given(shift=st.integers(0, 6), cta=st.integers(0, 6000 - 1), scope_id=st.integers(0, SCOPE_IDS - 1))
+def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(shift: int, cta: int, scope_id: int) -> None:
+    """All threads of a CTA of four warps execute our own code; in place of the kernel's there is its return."""
+    sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1, shift), 128 + 256, 64, (100, 30, 2)
+    one = with_one_body(ptx("k"), row_bytes, 1, FunctionRecord(scope_id, 4, ring_bytes))
+    code = one[one.index("\t.reg .pred %kprof_p,") : one.rindex("}")]
+    threads = [Cta(code, grid, cta, ADDRESS + shift, thread) for thread in range(128)]
+    stores = {address: value for thread in threads for address, value in thread.stores.items()}
+    row = int(rows_of(sample, np.array([cta]))[0])
+    if row < 0:
+        assert stores == {ADDRESS - (cta + 1) * END_BYTES: 1234 << SM_BITS | 7}
+        return
+    words = np.zeros((sample.rows, row_bytes // 4), np.uint32)
+    raw = words.reshape(-1).view(np.uint8)
+    for address, value in stores.items():
+        data = value.to_bytes(8 if value == 1234 else 4, "little")
+        raw[address - ADDRESS : address - ADDRESS + len(data)] = list(data)
+    read = LAYOUTS["timed"].read(words, 4, range(4), sample, np.zeros(sample.ctas, END))
+    assert (read.cta.tolist(), read.sm.tolist(), read.damaged, read.timed) == ([cta], [7], 0, True)
+    assert (read.init_ns.tolist(), read.pre_final_ns.tolist(), read.post_final_ns.tolist()) == ([1234], [1234], [1234])
+    assert read.written_words.tolist() == [[4] * 4] and read.entries.shape == (1, 4, ring_bytes // 8, 2)
+    start, end = scope_id << SCOPE_SHIFT | 0xABC & CLOCK_HIGH_MASK, 1 << END_SHIFT | scope_id << SCOPE_SHIFT
+    assert read.entries[0, :, :2].tolist() == [[[start, 0xFFFF_FF00], [end | 0xABD & CLOCK_HIGH_MASK, 0x100]]] * 4
+
+
+@needs_times
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in WITH_EVERY_TRITON else pytest.mark.slow) for name in COMPILED]
+)
+def test_the_only_body_is_the_kernels_own(name: str) -> None:
+    """ptxas takes it with the records around it."""
+    path = COMPILED[name]
+    target, options = described(path)
+    clean = lower_without_records(read(path), target, options)
+    warps = int(clean.metadata["num_warps"])
+    text = insertion_of(read(path), "func").text
+    with keeping_body(clean.assembly, options.get("num_ctas", 1), None, FunctionRecord(0, warps, 16)):
+        one = lower(text, target, options, Mode("global", 16 * warps))
+    body = one.assembly[one.assembly.index("$kprof_body:\n") + 13 : one.assembly.index("$kprof_ended:\n")]
+    assert body.replace("bra $kprof_ended;", "ret;") in clean.assembly
+    assert one.clock_reads == 2 and one.binary[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize("thread", [0, 1, 32])

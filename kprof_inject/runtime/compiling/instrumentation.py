@@ -27,7 +27,7 @@ from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler_messages import without_false_alarms
 from kprof_inject.runtime.compiling.triton_caches import own_cache
-from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
+from kprof_inject.runtime.compiling.two_bodies import FunctionRecord, with_one_body, with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version
 from kprof_inject.select.tags import CARRIER, HALF_CARRIER
 
@@ -153,12 +153,14 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
 
 
 @contextmanager
-def keeping_body(clean_ptx: str, cluster_ctas: int, max_registers: int | None = None) -> Iterator[None]:
+def keeping_body(
+    clean_ptx: str, cluster_ctas: int, max_registers: int | None = None, function: FunctionRecord | None = None
+) -> Iterator[None]:
     """Keep the body without records in every kernel that is compiled with records in this context.
 
     ``clean_ptx`` is the kernel's PTX without records. Then a launch may have a sample of its CTAs record
-    (``two_bodies``), and a thread has at most ``max_registers``. A compilation raises ``KprofError`` if it cannot have
-    both bodies.
+    (``two_bodies``), and a thread has at most ``max_registers``. If the ``function`` is all that is recorded, there is
+    no other body. A compilation raises ``KprofError`` if it cannot have both bodies.
     """
     compiler, offset_bits = backends["nvidia"].compiler, installed_version().offset_bits
     if offset_bits is None:
@@ -168,6 +170,8 @@ def keeping_body(clean_ptx: str, cluster_ctas: int, max_registers: int | None = 
     def make_ptx(self: Any, source: Any, metadata: Any, *arguments: Any) -> Any:
         recorded = original(self, source, metadata, *arguments)
         row_bytes = metadata["profile_scratch_size"]
+        if function is not None:
+            return with_one_body(clean_ptx, row_bytes, cluster_ctas, function, max_registers)
         return with_two_bodies(clean_ptx, recorded, row_bytes, cluster_ctas, offset_bits, max_registers)
 
     compiler.make_ptx = make_ptx
@@ -205,7 +209,7 @@ def read_module(ttgir_path: str, target: GPUTarget) -> Any:
 # Instructions that read the cycle counter once. Sources: PTX ISA, "Special Registers"; AMD CDNA3 ISA, section 6; for
 # gfx1250, LLVM's lowering of ``llvm.readcyclecounter``.
 _CLOCK_READ = {
-    "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
+    "cuda": re.compile(r"mov\.u32\s+%\w+, %clock;"),
     "hip": re.compile(r"\bs_(?:memtime|get_shader_cycles_u64)\b"),
 }
 _ASSEMBLY = {"cuda": "ptx", "hip": "amdgcn"}

@@ -10,7 +10,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler_messages import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
     instrumented,
-    keeping_body,
     require_clock_reads,
     shared_bytes_of,
     tag_values,
@@ -153,15 +152,16 @@ class RecordingBuild:
         return found
 
 
-TwoBodies = tuple[str, int, int | None]
-"""What ``keeping_body`` takes: the PTX without records, the CTAs of a cluster, and the most registers of a thread."""
-
-
 def compile_with_records(
-    compile: Callable[[ExitStack], Any], target: GPUTarget, mode: Mode, has_tags: bool, bodies: TwoBodies | None
+    compile: Callable[[ExitStack], Any],
+    target: GPUTarget,
+    mode: Mode,
+    has_tags: bool,
+    keeps_body: AbstractContextManager[None],
 ) -> Any:
-    """Have Triton compile a kernel's TTGIR with records in place of its own, with ``bodies`` for a sample of its CTAs.
+    """Have Triton compile a kernel's TTGIR with records in place of its own.
 
+    ``keeps_body`` is ``keeping_body`` if a sample of its CTAs records.
     The effects on the process that ``compile`` enters are undone at the end. Raises ``KprofError`` with the compiler's
     reason if it refuses, and if the result has no records.
     """
@@ -170,8 +170,7 @@ def compile_with_records(
         effects.enter_context(instrumented(target, mode, shared_bytes))
         if has_tags:
             effects.enter_context(tag_values())
-        if bodies is not None:
-            effects.enter_context(keeping_body(*bodies))
+        effects.enter_context(keeps_body)
         try:
             kernel = compile(effects)
         except Exception as error:  # the compiler's errors have no common base

@@ -4,6 +4,10 @@ A branch at the entry leads a CTA to one of the two bodies. The body without rec
 labels of its own (PTX ISA, "Statements": braces), so nothing in it changes; ptxas gives the kernel the registers of the
 larger body.
 
+If the function alone is recorded, one body is enough: CTAs that record do so before and after it. They run the same
+machine code as the others, which ptxas would compile otherwise beside records (on an H200, such CTAs of short kernels
+took up to 46 % longer).
+
 What decides is in the lowest bits of the buffer's address (``capture.cta_samples``). So one binary serves each launch
 as it needs it.
 """
@@ -11,9 +15,22 @@ as it needs it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kprof_inject.capture.buffer_layouts import (
+    CLOCK_HIGH_MASK,
+    END_SHIFT,
+    ENTRY_BYTES,
+    HEADER_WORDS,
+    PREAMBLE,
+    SCOPE_SHIFT,
+    TIMES_WORDS,
+    WORDS_PER_ENTRY,
+)
 from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, END_BYTES, HASH_FACTOR, HASH_SHIFT, SM_BITS
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
@@ -41,26 +58,93 @@ def with_two_bodies(
     recording, loads = load.subn(r"mov.b64 \1, %kprof_base;", with_records.code)
     if not loads:
         raise KprofError("the kernel with records does not read its buffer's address")
-    header = with_records.header
-    if max_registers is not None and ".maxnreg" not in header:  # else the program's own stays
-        header = header.removesuffix("{\n") + f".maxnreg {max_registers}\n{{\n"
     return "".join(
         (
             _joined(without.before, with_records.before),
-            header,
+            _limited(with_records.header, max_registers),
             with_records.declarations,
-            _begin(with_records.buffer, cluster_ctas),
-            "{\n",
+            _REGISTERS,
+            _choice(with_records.buffer, cluster_ctas),
+            "\t@%kprof_p bra $kprof_with;\n$kprof_without:\n{\n",
             _renamed(without.declarations),
             # Its lines are counted in the files of another module.
             _RETURN.sub("bra $kprof_ended;", _renamed(_LOCATION.sub("", without.code))),
-            "}\n",
-            _end(with_records.buffer),
-            _base(row_bytes, cluster_ctas, offset_bits),
+            "}\n$kprof_ended:\n",
+            _FIRST_THREAD,
+            _address(with_records.buffer),
+            _ROW,
+            _LEFT_END,
+            "$kprof_with:\n",
+            _row_address(row_bytes, cluster_ctas),
+            _OFFSETS[offset_bits].format(row_bytes=row_bytes),
             recording,
             with_records.after,
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRecord:
+    """The record of a function, which is all that each of the CTA's ``warps`` records, in a ring of ``ring_bytes``."""
+
+    scope_id: int
+    warps: int
+    ring_bytes: int
+
+    @classmethod
+    def of(cls, table: ScopeTable, scope_ids: Mapping[int, str], mode: Mode, warps: int) -> FunctionRecord | None:
+        """Return the record of a kernel that records its function alone, in the default mode; None of another one.
+
+        The CTA has so many ``warps``. ``scope_ids`` are Proton's, with the names of their records.
+        """
+        is_alone = len(table.scopes) == 1 and table.body == 0 and not table.partitions and not table.max_tags
+        if not is_alone or (mode.buffer, mode.clock_bits, mode.warps, mode.sched_stores) != ("global", 64, (), False):
+            return None
+        scope_id = next(scope_id for scope_id, name in scope_ids.items() if name == table.scopes[0].record)
+        return cls(scope_id, warps, mode.buffer_bytes // warps)
+
+
+def with_one_body(
+    clean: str, row_bytes: int, cluster_ctas: int, function: FunctionRecord, max_registers: int | None = None
+) -> str:
+    """Return the PTX of a kernel with the body of ``clean``, and records of the function before and after it.
+
+    The arguments are those of ``with_two_bodies``; the buffer's layout is ``timed``. Raises ``KprofError`` if the PTX
+    is not that of one kernel.
+    """
+    module = _Module.of(clean)
+    return "".join(
+        (
+            module.before,
+            _limited(module.header, max_registers),
+            module.declarations,
+            _REGISTERS,
+            _choice(module.buffer, cluster_ctas),
+            "\t@!%kprof_p bra $kprof_body;\n",
+            _row_address(row_bytes, cluster_ctas),
+            _HEADER,
+            _record(0, function),
+            "$kprof_body:\n",
+            _RETURN.sub("bra $kprof_ended;", module.code),
+            "$kprof_ended:\n",
+            _CLOCK,  # before the code that finds out whether the CTA records
+            _choice(module.buffer, cluster_ctas),
+            "\t@%kprof_p bra $kprof_with;\n",
+            _FIRST_THREAD,
+            _LEFT_END,
+            "$kprof_with:\n",
+            _row_address(row_bytes, cluster_ctas),
+            _record(1, function),
+            _counts(function),
+            module.after,
+        )
+    )
+
+
+def _limited(header: str, max_registers: int | None) -> str:
+    if max_registers is None or ".maxnreg" in header:  # the program's own limit stays
+        return header
+    return header.removesuffix("{\n") + f".maxnreg {max_registers}\n{{\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +218,17 @@ def _address(buffer: str) -> str:
 """
 
 
-def _begin(buffer: str, cluster_ctas: int) -> str:
-    cluster_bits = cluster_ctas.bit_length() - 1
-    return f"""\
-	.reg .pred %kprof_p;
-	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
+_REGISTERS = """\
+	.reg .pred %kprof_p, %kprof_q;
+	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block, %kprof_low, %kprof_high;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
-{_address(buffer)}{_ROW}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
+"""
+
+
+def _choice(buffer: str, cluster_ctas: int) -> str:
+    """Find out in ``%kprof_p`` whether the CTA records."""
+    return f"""\
+{_address(buffer)}{_ROW}	shr.u32 %kprof_cluster, %kprof_row, {cluster_ctas.bit_length() - 1};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;
 	mul.lo.u32 %kprof_a, %kprof_block, {HASH_FACTOR};
 	shr.u32 %kprof_a, %kprof_a, {HASH_SHIFT};
@@ -150,24 +238,19 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	not.b32 %kprof_b, %kprof_b;
 	and.b32 %kprof_a, %kprof_a, %kprof_b;
 	setp.eq.u32 %kprof_p, %kprof_a, 0;
-	@%kprof_p bra $kprof_with;
-$kprof_without:
 """
 
 
-def _end(buffer: str) -> str:
-    """Leave the end of the CTA's first warp, and the SM.
-
-    The ends of all warps would cost two to three times as much, and a store instead of the reduction twice; where CTAs
-    are very short, other threads that compute the address would cost as much as the write. The word only
-    rises, so the host clears what a launch of another grid left there.
-    """
-    return f"""\
-$kprof_ended:
+# A CTA that does not record leaves the end of its first warp, and its SM. The ends of all warps would cost two to three
+# times as much, and a store instead of the reduction twice; where CTAs are very short, other threads that compute the
+# address would cost as much as the write. The word only rises, so the host clears what a launch of another grid left.
+_FIRST_THREAD = """\
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p ret;
-{_address(buffer)}{_ROW}	add.u32 %kprof_row, %kprof_row, 1;
+"""
+_LEFT_END = f"""\
+	add.u32 %kprof_row, %kprof_row, 1;
 	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
 	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
 	mov.u32 %kprof_a, %smid;
@@ -180,27 +263,80 @@ $kprof_ended:
 """
 
 
-# Proton's code adds the row's offset to the buffer's address: the row's number times its size, in 32 bits up to Triton
-# 3.7, in 64 bits since.
-_OFFSETS = {
-    32: """\
-	mul.lo.u32 %kprof_a, %kprof_row, {row_bytes};
-	cvt.s64.s32 %kprof_c, %kprof_a;
-""",
-    64: """\
-	mul.wide.u32 %kprof_c, %kprof_row, {row_bytes};
-""",
-}
-
-
-def _base(row_bytes: int, cluster_ctas: int, offset_bits: int) -> str:
-    """Compute the address to which Proton's code adds the offset of the CTA's row in a buffer with all rows."""
+def _row_address(row_bytes: int, cluster_ctas: int) -> str:
+    """Compute the address of the CTA's row in ``%kprof_base``."""
     return f"""\
-$kprof_with:
 	and.b32 %kprof_a, %kprof_row, {cluster_ctas - 1};
 	shl.b32 %kprof_b, %kprof_block, {cluster_ctas.bit_length() - 1};
 	add.u32 %kprof_a, %kprof_a, %kprof_b;
 	mul.wide.u32 %kprof_c, %kprof_a, {row_bytes};
 	add.u64 %kprof_base, %kprof_rows, %kprof_c;
-{_OFFSETS[offset_bits].format(row_bytes=row_bytes)}	sub.u64 %kprof_base, %kprof_base, %kprof_c;
+"""
+
+
+# Proton's code adds the row's offset to the buffer's address, so it is subtracted: the row's number times its size, in
+# 32 bits up to Triton 3.7, in 64 bits since.
+_OFFSETS = {
+    32: """\
+	mul.lo.u32 %kprof_a, %kprof_row, {row_bytes};
+	cvt.s64.s32 %kprof_c, %kprof_a;
+	sub.u64 %kprof_base, %kprof_base, %kprof_c;
+""",
+    64: """\
+	mul.wide.u32 %kprof_c, %kprof_row, {row_bytes};
+	sub.u64 %kprof_base, %kprof_base, %kprof_c;
+""",
+}
+
+# The CTA's first thread writes what is known when it begins; all warps then read the clock, as Proton's code does.
+_CLOCK = "\tmov.u32 %kprof_low, %clock;\n\tmov.u32 %kprof_high, %clock_hi;\n"
+_HEADER = f"""\
+	mov.u32 %kprof_a, %tid.x;
+	setp.ne.u32 %kprof_q, %kprof_a, 0;
+	@%kprof_q bra $kprof_begun;
+	mov.b32 %kprof_b, {PREAMBLE - (1 << 32)};
+	mov.u32 %kprof_a, %smid;
+	st.global.v2.b32 [%kprof_base], {{%kprof_b, %kprof_row}};
+	st.global.b32 [%kprof_base+8], %kprof_a;
+	mov.u64 %kprof_d, %globaltimer;
+	st.global.b64 [%kprof_base+16], %kprof_d;
+$kprof_begun:
+{_CLOCK}"""
+_COUNTS_AT = 4 * (HEADER_WORDS + TIMES_WORDS)
+
+
+def _record(number: int, function: FunctionRecord) -> str:
+    """Store the warp's first record, the start, or its second one, the end, in its ring."""
+    place = _COUNTS_AT + 4 * function.warps + ENTRY_BYTES * number
+    return f"""\
+	and.b32 %kprof_high, %kprof_high, {CLOCK_HIGH_MASK};
+	or.b32 %kprof_high, %kprof_high, {number << END_SHIFT | function.scope_id << SCOPE_SHIFT};
+	mov.u32 %kprof_b, %tid.x;
+	and.b32 %kprof_a, %kprof_b, 31;
+	setp.ne.u32 %kprof_q, %kprof_a, 0;
+	shr.u32 %kprof_b, %kprof_b, 5;
+	mul.wide.u32 %kprof_c, %kprof_b, {function.ring_bytes};
+	add.u64 %kprof_c, %kprof_c, %kprof_base;
+	@!%kprof_q st.global.cg.v2.b32 [%kprof_c+{place}], {{%kprof_high, %kprof_low}};
+"""
+
+
+def _counts(function: FunctionRecord) -> str:
+    """Store each warp's number of words, and the rest of the header once all warps have ended."""
+    return f"""\
+	mul.wide.u32 %kprof_c, %kprof_b, 4;
+	add.u64 %kprof_c, %kprof_c, %kprof_base;
+	mov.b32 %kprof_a, {2 * WORDS_PER_ENTRY};
+	@!%kprof_q st.global.b32 [%kprof_c+{_COUNTS_AT}], %kprof_a;
+	bar.sync 0;
+	mov.u32 %kprof_a, %tid.x;
+	setp.ne.u32 %kprof_q, %kprof_a, 0;
+	@%kprof_q ret;
+	mov.u64 %kprof_d, %globaltimer;
+	st.global.b64 [%kprof_base+24], %kprof_d;
+	mov.b32 %kprof_a, {function.ring_bytes * function.warps};
+	st.global.b32 [%kprof_base+12], %kprof_a;
+	mov.u64 %kprof_d, %globaltimer;
+	st.global.b64 [%kprof_base+32], %kprof_d;
+	ret;
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +29,14 @@ from kprof_inject.files import write_bytes
 from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import compiling_alone, put_in_place
-from kprof_inject.runtime.compiling.instrumentation import scope_names, target_of
+from kprof_inject.runtime.compiling.instrumentation import keeping_body, scope_names, target_of
 from kprof_inject.runtime.compiling.recording_build import (
     ArgumentKinds,
     RecordingBuild,
     compile_with_records,
     device_properties,
 )
+from kprof_inject.runtime.compiling.two_bodies import FunctionRecord
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launch.timing import Excess
@@ -320,10 +321,13 @@ class PlannedKernel:
         return self._workspace.override_path(dataclasses.replace(self.dumped, variant=self._plan.name))
 
     def _compiled(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
-        clean_ptx = self._clean_ptx if ctas != EVERY_CTA else None
-        bodies = (clean_ptx, self._cluster_ctas, max_registers) if clean_ptx is not None else None
+        keeps_body: AbstractContextManager[None] = nullcontext()
+        if self._clean_ptx is not None and ctas != EVERY_CTA:
+            ids = scope_names(str(self._plan_path), self._target)
+            function = FunctionRecord.of(self._plan.scopes, ids, mode, self._warps)
+            keeps_body = keeping_body(self._clean_ptx, self._cluster_ctas, max_registers, function)
         compile = partial(self._compile, self._plan_path)
-        kernel = compile_with_records(compile, self._target, mode, self._plan.has_tags, bodies)
+        kernel = compile_with_records(compile, self._target, mode, self._plan.has_tags, keeps_body)
         kernel._init_handles()
         return kernel
 
