@@ -211,11 +211,18 @@ def test_ctas_go_by_the_sample(grid: tuple[int, int, int], bits: int, shift: int
             assert ran.stores == {}
 
 
-@given(shift=st.integers(0, 6), cta=st.integers(0, 6000 - 1), scope_id=st.integers(0, SCOPE_IDS - 1))
-def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(shift: int, cta: int, scope_id: int) -> None:
+@given(
+    shift=st.integers(0, 6),
+    bits=st.integers(0, 2),
+    cta=st.integers(0, 6000 - 1),
+    scope_id=st.integers(0, SCOPE_IDS - 1),
+)
+def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
+    shift: int, bits: int, cta: int, scope_id: int
+) -> None:
     """All threads of a CTA of four warps execute our own code; in place of the kernel's there is its return."""
-    sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1, shift), 128 + 256, 64, (100, 30, 2)
-    one = with_one_body(ptx("k"), row_bytes, 1, FunctionRecord(scope_id, 4, ring_bytes))
+    sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1 << bits, shift), 128 + 256, 64, (100, 30, 2)
+    one = with_one_body(ptx("k"), row_bytes, 1 << bits, FunctionRecord(scope_id, 4, ring_bytes))
     code = one[one.index("\t.reg .pred %kprof_p,") : one.rindex("}")]
     threads = [Cta(code, grid, cta, ADDRESS + shift, thread) for thread in range(128)]
     stores = {address: value for thread in threads for address, value in thread.stores.items()}

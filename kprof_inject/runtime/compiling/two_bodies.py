@@ -120,19 +120,25 @@ def with_one_body(
             module.declarations,
             _REGISTERS,
             _choice(module.buffer, cluster_ctas),
-            "\t@!%kprof_p bra $kprof_body;\n",
+            # Of all of this, only whether the CTA records takes a register in the body.
+            "\tmov.b32 %kprof_place, %kprof_a;\n\t@!%kprof_p bra $kprof_body;\n",
             _row_address(row_bytes, cluster_ctas),
             _HEADER,
+            _CLOCK_LOW,
+            _CLOCK_HIGH,
             _record(0, function),
             "$kprof_body:\n",
             _RETURN.sub("bra $kprof_ended;", module.code),
             "$kprof_ended:\n",
-            _CLOCK,  # before the code that finds out whether the CTA records
-            _choice(module.buffer, cluster_ctas),
-            "\t@%kprof_p bra $kprof_with;\n",
+            _CLOCK_LOW,
+            "\tsetp.eq.u32 %kprof_p, %kprof_place, 0;\n\t@%kprof_p bra $kprof_with;\n",
             _FIRST_THREAD,
+            _address(module.buffer),
+            _ROW,
             _LEFT_END,
             "$kprof_with:\n",
+            _CLOCK_HIGH,
+            _choice(module.buffer, cluster_ctas),
             _row_address(row_bytes, cluster_ctas),
             _record(1, function),
             _counts(function),
@@ -220,7 +226,8 @@ def _address(buffer: str) -> str:
 
 _REGISTERS = """\
 	.reg .pred %kprof_p, %kprof_q;
-	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block, %kprof_low, %kprof_high;
+	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
+	.reg .b32 %kprof_place, %kprof_low, %kprof_high;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
 """
 
@@ -288,8 +295,10 @@ _OFFSETS = {
 """,
 }
 
-# The CTA's first thread writes what is known when it begins; all warps then read the clock, as Proton's code does.
-_CLOCK = "\tmov.u32 %kprof_low, %clock;\n\tmov.u32 %kprof_high, %clock_hi;\n"
+# As in Proton's code, the CTA's first thread writes what is known when it begins, and the clock's halves are read one
+# after the other.
+_CLOCK_LOW = "\tmov.u32 %kprof_low, %clock;\n"
+_CLOCK_HIGH = "\tmov.u32 %kprof_high, %clock_hi;\n"
 _HEADER = f"""\
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_q, %kprof_a, 0;
@@ -301,7 +310,7 @@ _HEADER = f"""\
 	mov.u64 %kprof_d, %globaltimer;
 	st.global.b64 [%kprof_base+16], %kprof_d;
 $kprof_begun:
-{_CLOCK}"""
+"""
 _COUNTS_AT = 4 * (HEADER_WORDS + TIMES_WORDS)
 
 
