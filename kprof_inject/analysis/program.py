@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
+from kprof_inject.analysis.short_launches import ShortLaunches, short_launches
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.capture_files import read_optional
 from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
@@ -157,6 +158,7 @@ class Program(Struct, frozen=True):
     kernels: tuple[KernelOverview, ...]
     others: tuple[GpuWork, ...]  # kernels that were not recorded, copies and fills, if they were traced
     whole_ns: float | None  # time of all that shares are parts of; None if any kernel's launches are not counted
+    short: ShortLaunches | None  # None for a single kernel, too
 
 
 class Report:
@@ -205,7 +207,10 @@ class Report:
         ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
         ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
         ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
-        return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
+        short, counts = None, [kernel.launches for kernel in kernels]
+        if len(kernels) > 1 and None not in counts:
+            short = short_launches([one for kernel in kernels for one in kernel.middles], sum(filter(None, counts)))
+        return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns, short)
 
     def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
         """Return the kernel of a launch."""

@@ -22,6 +22,7 @@ from kprof_inject.analysis.structure.values import Uses, uses_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import functions_of
@@ -55,6 +56,13 @@ _WORDS = {
 @functools.lru_cache(maxsize=8)
 def _has_calls(ttgir: str) -> bool:
     return CALL in ttgir
+
+
+def launch_times(clean: KernelResources) -> tuple[float, float] | None:
+    """Median time of a launch without records, and time of an empty launch, in ns; None if not measured."""
+    pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
+    known = ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns)
+    return min(known, default=None)  # back-to-back launches hide host overhead
 
 
 class Evidence(Struct, frozen=True, eq=False):
@@ -146,11 +154,8 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def launch_times(self) -> tuple[float, float] | None:
-        """Median time of the launch without records, and time of an empty launch, in ns; None if not measured."""
-        clean = self.kernel.clean
-        pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
-        known = ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns)
-        return min(known, default=None)  # back-to-back launches hide host overhead
+        """See ``launch_times``."""
+        return launch_times(self.kernel.clean)
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
         """Return the gain of a launch whose time follows the busiest unit's, as much as that unit limits it now."""

@@ -13,13 +13,14 @@ from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import KernelOverview, Program, Report
+from kprof_inject.analysis.short_launches import ShortLaunches
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.measurements import GpuWork
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.kernel_names import without_inner_types
-from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.quantities import counted, listed, percent, resolved_time, short_time
 from kprof_inject.report.experiments import best_for, won_text
 from kprof_inject.report.facts import Answer, Answers, Build, launch_row
 from kprof_inject.report.terminal.evidence_tables import print_edits, print_stalls, print_units
@@ -119,6 +120,7 @@ def print_all(report: Report, console: Console) -> None:
 
 
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
+_MAX_IN_ROW = 4  # names of kernels
 
 
 def _launches_text(kernel: KernelOverview) -> str:
@@ -302,8 +304,19 @@ def _below(program: Program, count: int, console: Console) -> Iterator[str]:
     first = to_win_ns[:_FIRST_KERNELS]
     if len(kernels) > _FIRST_KERNELS and all(first):
         yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
+    if program.short is not None:
+        yield _short_text(program.short)
     if more := len(program.others) - len(_shown_others(program, console)):
         yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
+
+
+def _short_text(short: ShortLaunches) -> str:
+    launching = percent(short.launching_ns / short.whole_ns)
+    text = f"{short.launches:,} of {counted(short.of_launches, 'launch')} take under 12 µs each: "
+    text += f"{short_time(short.whole_ns)}, of which launching is {launching}; fuse "
+    if not short.row:
+        return f"{text}them with the kernels before or after them"
+    return f"{text}{listed(short.row, _MAX_IN_ROW)}, which follow each other ({short_time(short.row_ns)})"
 
 
 def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:

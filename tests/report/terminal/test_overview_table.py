@@ -125,6 +125,44 @@ def test_the_part_of_the_first_kernels_is_said(tmp_path: Path) -> None:
     assert not any("of what there is to win" in line for line in screen(*known[:3]))
 
 
+def launched(folder: Path, name: str, time_us: float, launches: int | None, first_ns: int = 0) -> LaunchAnalysis:
+    """A launch that takes 1 µs on the device from ``first_ns`` on; an empty one takes 3 µs by events."""
+    timeline = known_launch(folder / name)
+    clean = replace(timeline.launch.kernel.clean, times_ns=(1e3 * time_us,) * 9, empty_launch_ns=3_000.0)
+    kernel = replace(timeline.launch.kernel, name=name, variant=name, launches=launches, clean=clean)
+    launch = replace(timeline.launch, kernel=kernel)
+    return LaunchAnalysis.of(replace(timeline, launch=launch, first_ns=first_ns, last_ns=first_ns + 1_000))
+
+
+SUMMED_UP = "80 of 90 launches take under 12 µs each: 400 µs, of which launching is 60.0 %; fuse "
+
+
+@pytest.mark.parametrize(
+    ("begins_ns", "advice"),
+    [
+        ([0, 2_000, 5_400], "a, b, c, which follow each other (6.40 µs)"),
+        ([2_000, 0, 9_000], "b, a, which follow each other (3.00 µs)"),
+        ([0, 4_000, 9_000], "them with the kernels before or after them"),
+    ],
+)
+def test_short_launches_are_summed_up(tmp_path: Path, begins_ns: list[int], advice: str) -> None:
+    """Between launches more than 2.5 µs apart, others may have run."""
+    short = [
+        launched(tmp_path, name, 5.0, launches, begin_ns)
+        for name, launches, begin_ns in zip("abc", (40, 30, 10), begins_ns, strict=True)
+    ]
+    lines = screen(launched(tmp_path, "long", 500.0, 10, 100_000), *short, width=200)
+    assert [line for line in lines if "take under" in line] == [SUMMED_UP + advice]
+
+
+def test_short_launches_are_not_summed_up_where_they_matter_little(tmp_path: Path) -> None:
+    few, unknown = (launched(tmp_path / str(count), "a", 5.0, count) for count in (1, None))
+    for launches in ([few], [unknown], [launched(tmp_path, "a", 13.0, 500)]):
+        lines = screen(launched(tmp_path, "long", 500.0, 10, 100_000), *launches, width=200)
+        assert not [line for line in lines if "take under" in line]
+    assert not [line for line in screen(launched(tmp_path, "alone", 5.0, 500), width=200) if "take under" in line]
+
+
 def test_on_a_narrow_terminal_the_limits_stay(tmp_path: Path) -> None:
     lines = screen(*program(tmp_path), width=45)
     assert lines[0].split() == ["kernel", "share", "to", "win", "limit"]
