@@ -240,7 +240,12 @@ def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) 
     ("ctas", "shift", "buffer", "at_last"),
     [
         ("auto", 2, "global", "150 of its 600 CTAs record: with more, it took 8 % longer"),
-        ("1/2", 1, "global", "its loops are not recorded: with them, it took 16 % longer"),
+        (
+            "1/2",
+            1,
+            "global",
+            "its loops are not recorded: with them, it took 16 % longer; to record them, --at func --at loop",
+        ),
     ],
 )
 def test_fewer_ctas_record_if_all_else_fails(tmp_path: Path, ctas: str, shift: int, buffer: str, at_last: str) -> None:

@@ -152,7 +152,7 @@ class PlannedKernel:
         False if there is no other way.
         """
         with compiling_alone():
-            sample = self._ctas_of(grid).sample(grid, self._cluster_ctas)
+            sample, to_keep = self._ctas_of(grid).sample(grid, self._cluster_ctas), ""
             fewer_ctas = FEWER_CTAS.sample(grid, self._cluster_ctas)
             if not excess.of_ctas and excess.part <= _MAX_FOR_OTHER_MEMORY and self._can_prefer_shared(sample):
                 self._prefers_shared = True
@@ -161,6 +161,7 @@ class PlannedKernel:
                 left_out = "loops" if self._reduced else "iterations"
                 self._reduced = f"no-{left_out}"
                 self._why_fewer = f"its {left_out} are not recorded: with them"
+                to_keep = f"; to record them, --at func --at loop{' --at iter' * (left_out == 'iterations')}"
                 self._plan = plan
                 self._why_all_ctas = ""
             elif excess.of_ctas:
@@ -171,7 +172,7 @@ class PlannedKernel:
                 self._ctas = FEWER_CTAS
             else:
                 return False
-            self._why_fewer += f", {excess}"
+            self._why_fewer += f", {excess}{to_keep}"
         return True
 
     def _can_prefer_shared(self, sample: CtaSample) -> bool:
