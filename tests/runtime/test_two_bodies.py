@@ -89,6 +89,9 @@ RECORDED = ptx("k", body="\tld.param.b64 %rd1, [k_param_0];\n\tret;\n")
 def test_what_is_not_one_kernel_is_refused(clean: str, recorded: str, message: str) -> None:
     with pytest.raises(KprofError, match=message):
         with_two_bodies(clean, recorded, 256, 1, 64)
+    if "address" not in message:
+        with pytest.raises(KprofError, match=message):
+            with_one_body(clean, recorded, 256, 1, FunctionRecord(0, 4, 16))
 
 
 EXECUTED: dict[str, Callable[[int, int, int], int]] = {
@@ -220,11 +223,11 @@ def test_ctas_go_by_the_sample(grid: tuple[int, int, int], bits: int, shift: int
 def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
     shift: int, bits: int, cta: int, scope_id: int
 ) -> None:
-    """All threads of a CTA of four warps execute our own code; in place of the kernel's there is its return."""
+    """Threads of a CTA of four warps execute our own code; in place of the kernel's there is its return."""
     sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1 << bits, shift), 128 + 256, 64, (100, 30, 2)
-    one = with_one_body(ptx("k"), row_bytes, 1 << bits, FunctionRecord(scope_id, 4, ring_bytes))
+    one = with_one_body(ptx("k"), RECORDED, row_bytes, 1 << bits, FunctionRecord(scope_id, 4, ring_bytes))
     code = one[one.index("\t.reg .pred %kprof_p,") : one.rindex("}")]
-    threads = [Cta(code, grid, cta, ADDRESS + shift, thread) for thread in range(128)]
+    threads = [Cta(code, grid, cta, ADDRESS + shift, thread) for thread in (0, 1, 31, 32, 33, 64, 96, 127)]
     stores = {address: value for thread in threads for address, value in thread.stores.items()}
     row = int(rows_of(sample, np.array([cta]))[0])
     if row < 0:

@@ -171,7 +171,7 @@ def keeping_body(
         recorded = original(self, source, metadata, *arguments)
         row_bytes = metadata["profile_scratch_size"]
         if function is not None:
-            return with_one_body(clean_ptx, row_bytes, cluster_ctas, function, max_registers)
+            return with_one_body(clean_ptx, recorded, row_bytes, cluster_ctas, function, max_registers)
         return with_two_bodies(clean_ptx, recorded, row_bytes, cluster_ctas, offset_bits, max_registers)
 
     compiler.make_ptx = make_ptx

@@ -51,9 +51,7 @@ def with_two_bodies(
     most ``max_registers`` (None: ptxas chooses). Raises ``KprofError`` if the two are not one kernel with and without
     records.
     """
-    without, with_records = _Module.of(clean), _Module.of(recorded)
-    if without.header != with_records.header:
-        raise KprofError("with records, the kernel takes other arguments or threads than without")
+    without, with_records = _modules_of(clean, recorded)
     load = re.compile(rf"ld\.param\.[bu]64\s+(%\w+), \[{re.escape(with_records.buffer)}\];")
     recording, loads = load.subn(r"mov.b64 \1, %kprof_base;", with_records.code)
     if not loads:
@@ -105,14 +103,18 @@ class FunctionRecord:
 
 
 def with_one_body(
-    clean: str, row_bytes: int, cluster_ctas: int, function: FunctionRecord, max_registers: int | None = None
+    clean: str,
+    recorded: str,
+    row_bytes: int,
+    cluster_ctas: int,
+    function: FunctionRecord,
+    max_registers: int | None = None,
 ) -> str:
     """Return the PTX of a kernel with the body of ``clean``, and records of the function before and after it.
 
-    The arguments are those of ``with_two_bodies``; the buffer's layout is ``timed``. Raises ``KprofError`` if the PTX
-    is not that of one kernel.
+    The buffer's layout is ``timed``. See ``with_two_bodies`` for the other arguments, and for what it raises.
     """
-    module = _Module.of(clean)
+    module, _ = _modules_of(clean, recorded)
     return "".join(
         (
             module.before,
@@ -183,6 +185,13 @@ class _Module:
             ptx[end.start() :],
             buffer[1],
         )
+
+
+def _modules_of(clean: str, recorded: str) -> tuple[_Module, _Module]:
+    without, with_records = _Module.of(clean), _Module.of(recorded)
+    if without.header != with_records.header:
+        raise KprofError("with records, the kernel takes other arguments or threads than without")
+    return without, with_records
 
 
 def _renamed(text: str) -> str:
