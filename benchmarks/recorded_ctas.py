@@ -1,9 +1,9 @@
-"""How much longer the CTAs of a sample take than the others, by form of the records. Needs a GPU.
+"""Compare the CTAs of a sample with the others of their launch, by form of the records. Needs a GPU.
 
     python benchmarks/recorded_ctas.py [--kernel GLOB]... [--form NAME]... [--json FILE]
 
-Each form of a kernel is compiled from the same TTGIR and launched some times. The figures are those that a report
-gives, of each launch; the cost is that of the whole kernel, by replays in turn with the kernel without records.
+Each form of a kernel is compiled from the same TTGIR and launched some times. Printed are the slowdown that a report
+would show for each launch, and the cost to the whole kernel: replays in turn with the kernel without records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import triton.language as tl
 from overhead import FORMS, KERNELS, Form, Seen, compiled, graph_of, half, seen, timed_in_turn
 from triton.runtime import _allocation
 
-from kprof_inject.capture.buffer_layouts import END, LAYOUTS, RawCtas
+from kprof_inject.capture.buffer_layouts import LAYOUTS, RawCtas, ends_and_rows
 from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.slowdown import first_warp_ns, slowdown_of
@@ -102,19 +102,14 @@ FORMS_OF_SAMPLE: dict[str, Form] = {
     "function alone": replace(DEFAULT, selectors=("func",)),
     "no iterations": replace(DEFAULT, selectors=("func", "loop")),
     "shared": replace(DEFAULT, mode=Mode("shared")),
-    "function alone, moved": replace(DEFAULT, selectors=("func",), mode=Mode("global", sched_stores=True)),
-    "function alone, shared": replace(DEFAULT, selectors=("func",), mode=Mode("shared")),
-    "function alone, 32 bits": replace(DEFAULT, selectors=("func",), mode=Mode("global", clock_bits=32)),
 }
 
 
-def told(buffer: torch.Tensor, kernel: Any, sample: CtaSample) -> Mapping[str, float]:
-    """What a report would say of a launch; empty if it would say nothing."""
-    data = buffer.cpu().numpy()
-    ends = data[: sample.ends_bytes].view(END)[::-1][: sample.ctas]
-    words = data[sample.ends_bytes :].view("<u4").reshape(sample.rows, -1)
-    warps = kernel.metadata.num_warps
-    raw = LAYOUTS["timed"].read(words, warps, range(warps), sample, ends)
+def slowdowns(buffer: torch.Tensor, kernel: Any, sample: CtaSample) -> Mapping[str, float]:
+    """Return a launch's slowdown by its records and by the timer; empty if nothing can be compared."""
+    warps, row_bytes = kernel.metadata.num_warps, kernel.metadata.profile_scratch_size
+    ends, rows = ends_and_rows(buffer.cpu().numpy().view("<u4"), sample, row_bytes)
+    raw = LAYOUTS["timed"].read(rows, warps, range(warps), sample, ends)
     clock_hz = rate_of(raw)
     by_timer, by_records = (
         slowdown_of(raw, sample, first_warp_ns(raw, clock_hz, spans_function=spans)) for spans in (False, True)
@@ -154,7 +149,7 @@ def measure(launch: Callable[[], Any], forms: Mapping[str, Form], rounds: int) -
 
 
 def rate_of(raw: RawCtas) -> float:
-    """The rate of the SMs' clock, from the first CTA on each SM to the last."""
+    """Return the rate of the SMs' clock in Hz, from the first CTA on each SM to the last."""
     newest = raw.written_words[:, 0] // 2 - 1
     last = raw.entries[np.arange(len(raw.cta)), 0, newest % raw.entries.shape[2], 1]
     rates = []
@@ -168,7 +163,7 @@ def rate_of(raw: RawCtas) -> float:
 
 
 def launched(one: Seen, kernel: Any, sample: CtaSample) -> list[Mapping[str, float]]:
-    """What a report would say of each of some launches."""
+    """Launch a kernel with records several times, and return the slowdown of each launch."""
     size_bytes = sample.buffer_bytes(kernel.metadata.profile_scratch_size)
     buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
     _allocation.set_profile_allocator(lambda *_: SampleBuffer(buffer, sample))
@@ -179,7 +174,7 @@ def launched(one: Seen, kernel: Any, sample: CtaSample) -> list[Mapping[str, flo
         torch.cuda.synchronize()
         kernel.run(*one.grid, stream, kernel.function, kernel.packed_metadata, None, None, None, *one.arguments)
         torch.cuda.synchronize()
-        found.append(told(buffer, kernel, sample))
+        found.append(slowdowns(buffer, kernel, sample))
     return found
 
 
