@@ -1,4 +1,4 @@
-"""How much longer the CTAs of a sample, which record, take than the others of their launch."""
+"""Compare the time of the CTAs of a sample, which record, with that of the others."""
 
 from __future__ import annotations
 

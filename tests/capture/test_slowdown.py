@@ -1,4 +1,4 @@
-"""How much longer the CTAs of a sample take than the others, from what both leave behind."""
+"""The slowdown of the CTAs of a sample, computed from what they and the others write."""
 
 from __future__ import annotations
 

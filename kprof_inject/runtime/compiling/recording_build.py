@@ -161,7 +161,7 @@ def compile_with_records(
 ) -> Any:
     """Have Triton compile a kernel's TTGIR with records in place of its own.
 
-    ``keeps_body`` is ``keeping_body`` if a sample of its CTAs records.
+    ``keeps_body`` is ``keeping_body`` where a sample of the CTAs records.
     The effects on the process that ``compile`` enters are undone at the end. Raises ``KprofError`` with the compiler's
     reason if it refuses, and if the result has no records.
     """

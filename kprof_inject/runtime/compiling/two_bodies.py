@@ -93,7 +93,7 @@ class FunctionRecord:
     def of(cls, table: ScopeTable, scope_ids: Mapping[int, str], mode: Mode, warps: int) -> FunctionRecord | None:
         """Return the record of a kernel that records its function alone, in the default mode; None of another one.
 
-        The CTA has so many ``warps``. ``scope_ids`` are Proton's, with the names of their records.
+        A CTA has ``warps`` in all. ``scope_ids`` are Proton's, with the names of their records.
         """
         is_alone = len(table.scopes) == 1 and table.body == 0 and not table.partitions and not table.max_tags
         if not is_alone or (mode.buffer, mode.clock_bits, mode.warps, mode.sched_stores) != ("global", 64, (), False):

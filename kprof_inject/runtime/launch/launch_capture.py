@@ -103,7 +103,7 @@ class KernelLaunches:
         return is_kept or not (self._has_turns or self._is_timed)
 
     def excess(self, build: RecordingBuild | None) -> Excess | None:
-        """Return how much longer a launch takes with the records of ``build``, once that is found to be too much."""
+        """Return the excess of launches with the records of ``build``, once it is found to be too large."""
         if self._slow_ctas is not None and self._slow_ctas[0] is build:
             (_, slow_ctas), self._slow_ctas = self._slow_ctas, None
             return slow_ctas
