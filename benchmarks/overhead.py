@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,8 +167,8 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
         )
         path.write_text(done.text)
         if sample.shift:
-            ids = scope_names(str(path), metadata.target)
-            function = FunctionRecord.of(done.plan.table, ids, mode, metadata.num_warps)
+            scope_ids = partial(scope_names, str(path), metadata.target)
+            function = FunctionRecord.of(done.plan.table, scope_ids, mode, metadata.num_warps)
             body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas, None, function)
         text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
     path.write_text(text)

@@ -202,5 +202,7 @@ def _doubts(summary: LaunchSummary) -> Iterator[str]:
     slowdown = summary.slowdown
     if slowdown is not None and abs(slowdown.part) > max(_MIN_SLOWDOWN, slowdown.error):
         part = f"{100 * abs(slowdown.part):.0f} % ± {100 * slowdown.error:.0f}"
-        longer = "long" if slowdown.part > 0 else "short"
-        yield f"scopes are {part} too {longer}, compared with the CTAs that do not record"
+        if any(scope.kind == ScopeKind.FUNCTION for scope in summary.scopes):
+            yield f"scopes are {part} too {'long' if slowdown.part > 0 else 'short'}, by the CTAs that do not record"
+        else:
+            yield f"CTAs that record take {part} {'longer' if slowdown.part > 0 else 'less'} than the others"

@@ -12,8 +12,8 @@ from kprof_inject.timeline.clock import ClockSource
 
 _SHORT_NS = 12_000
 _MIN_SHARE = 0.02  # less of the time of all launches is not worth a line
-# Between two launches of one stream that are so close, no third one ran: with the pauses around it, it takes longer.
-_MAX_PAUSE_NS = 2_500
+# Between two launches of one stream that are so close, hardly a third one ran: with its pauses, it takes longer.
+_MAX_PAUSE_NS = 2_000
 
 
 class ShortLaunches(Struct, frozen=True):
@@ -41,13 +41,14 @@ def short_launches(middles: Sequence[ReportLaunch], of_launches: int) -> ShortLa
     launching_ns = sum(launches * min(empty_ns, launch_ns) for _, launches, launch_ns, empty_ns in short)
     if not launching_ns or launching_ns < _MIN_SHARE * sum(launches * launch_ns for _, launches, launch_ns, _ in known):
         return None
-    row = max(_rows([one for one, *_ in short]), key=len, default=[])
+    rows = (row for row in _rows([one for one, *_ in short]) if len({one.launch.kernel.name for one in row}) > 1)
+    row = max(rows, key=len, default=[])
     return ShortLaunches(
         launches=sum(launches for _, launches, *_ in short),
         of_launches=of_launches,
         whole_ns=sum(launches * launch_ns for _, launches, launch_ns, _ in short),
         launching_ns=launching_ns,
-        row=tuple(one.launch.kernel.name for one in row),
+        row=tuple(dict.fromkeys(one.launch.kernel.name for one in row)),
         row_ns=row[-1].analysis.timeline.last_ns - row[0].analysis.timeline.first_ns if row else 0,
     )
 

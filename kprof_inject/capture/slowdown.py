@@ -10,6 +10,7 @@ from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.cta_samples import CtaSample
 
 _DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
+_MIN_CTAS = 8  # fewer do not show how much CTAs differ
 _MAX_CYCLES = 1 << 31  # longer times do not show in the counter's lowest 32 bits
 
 
@@ -35,11 +36,12 @@ def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float
     sums_ns = np.bincount(of_others, raw.others[3] - raw.others[2], blocks)
     compared = (counts[block] > 0) & ~np.isnan(first_warp_ns)
     others_ns, own_ns = (sums_ns / np.maximum(counts, 1))[block][compared], first_warp_ns[compared]
-    if not others_ns.sum():
+    if len(own_ns) < _MIN_CTAS or not others_ns.sum():
         return None
     ratio = float(own_ns.sum() / others_ns.sum())
     apart_ns = own_ns - ratio * others_ns
-    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(apart_ns @ apart_ns) / others_ns.sum()))
+    variance = float(apart_ns @ apart_ns) * len(own_ns) / (len(own_ns) - 1)
+    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(variance) / others_ns.sum()))
 
 
 def first_warp_ns(raw: RawCtas, clock_hz: float, *, spans_function: bool) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from kprof_inject.capture.buffer_layouts import RawCtas, rows_of
 from kprof_inject.capture.cta_samples import CtaSample
@@ -15,6 +16,7 @@ CTAS, SHIFT, WARPS, SLOTS = 4096, 3, 4, 8
 SAMPLE = CtaSample(CTAS, 1, SHIFT)
 CLOCK_HZ = 2e9
 OTHERS_NS = 5_000
+OF_CTAS = ("cta", "sm", "init_ns", "pre_final_ns", "post_final_ns", "written_words", "entries")
 COPYING_NS = 700  # what only CTAs that record do before the last time
 
 
@@ -83,3 +85,9 @@ def test_nothing_is_compared_if_the_first_warp_does_not_record() -> None:
     raw = raw_of(5_000, first_warp=1)
     assert math.isnan(first_warp_ns(raw, CLOCK_HZ, spans_function=True)[0])
     assert slowdown_of(raw, SAMPLE, first_warp_ns(raw, CLOCK_HZ, spans_function=True)) is None
+
+
+def test_few_ctas_show_no_slowdown() -> None:
+    raw = raw_of(5_000)
+    few = structs.replace(raw, **{name: getattr(raw, name)[:7] for name in OF_CTAS})
+    assert slowdown_of(few, SAMPLE, first_warp_ns(few, CLOCK_HZ, spans_function=True)) is None

@@ -94,6 +94,13 @@ def test_what_is_not_one_kernel_is_refused(clean: str, recorded: str, message: s
             with_one_body(clean, recorded, 256, 1, FunctionRecord(0, 4, 16))
 
 
+def test_functions_that_records_have_inlined_are_refused() -> None:
+    """They follow the kernel, and their returns are not the kernel's."""
+    helper = ".func (.param .b32 r) helper()\n{\n\tret;\n}\n"
+    with pytest.raises(KprofError, match="functions that are inlined"):
+        with_one_body(ptx("k") + helper, RECORDED, 256, 1, FunctionRecord(0, 4, 16))
+
+
 EXECUTED: dict[str, Callable[[int, int, int], int]] = {
     "mov": lambda a, b, c: a,
     "cvt": lambda a, b, c: a,
@@ -166,10 +173,11 @@ class Cta:
         operands = [operand.strip() for operand in rest.split(",")]
         if name.startswith(("st.global", "red.global.max")):
             base, _, offset = operands[0].strip("[]").partition("+")
-            size = 8 if "64" in name else 4
+            size, address = 8 if "64" in name else 4, self.values[base] + int(offset or 0)
+            assert address % (size * len(operands[1:])) == 0
             for number, operand in enumerate(operands[1:]):
                 stored = self.value(operand.strip("{}")) & (1 << 8 * size) - 1
-                self.stores[self.values[base] + int(offset or 0) + size * number] = stored
+                self.stores[address + size * number] = stored
             return ""
         if name == "ld.param.b64":
             self.values[operands[0]] = self.parameter
@@ -219,15 +227,18 @@ def test_ctas_go_by_the_sample(grid: tuple[int, int, int], bits: int, shift: int
     bits=st.integers(0, 2),
     cta=st.integers(0, 6000 - 1),
     scope_id=st.integers(0, SCOPE_IDS - 1),
+    warps=st.sampled_from([1, 3, 4, 8]),
 )
 def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
-    shift: int, bits: int, cta: int, scope_id: int
+    shift: int, bits: int, cta: int, scope_id: int, warps: int
 ) -> None:
-    """Threads of a CTA of four warps execute our own code; in place of the kernel's there is its return."""
-    sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1 << bits, shift), 128 + 256, 64, (100, 30, 2)
-    one = with_one_body(ptx("k"), RECORDED, row_bytes, 1 << bits, FunctionRecord(scope_id, 4, ring_bytes))
+    """Threads of a CTA execute our own code; in place of the kernel's there is its return."""
+    sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1 << bits, shift), 128 + 512, 64, (100, 30, 2)
+    one = with_one_body(ptx("k"), RECORDED, row_bytes, 1 << bits, FunctionRecord(scope_id, warps, ring_bytes))
     code = one[one.index("\t.reg .pred %kprof_p,") : one.rindex("}")]
-    threads = [Cta(code, grid, cta, ADDRESS + shift, thread) for thread in (0, 1, 31, 32, 33, 64, 96, 127)]
+    threads = [
+        Cta(code, grid, cta, ADDRESS + shift, thread) for warp in range(warps) for thread in (32 * warp, 32 * warp + 9)
+    ]
     stores = {address: value for thread in threads for address, value in thread.stores.items()}
     row = int(rows_of(sample, np.array([cta]))[0])
     if row < 0:
@@ -238,12 +249,12 @@ def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
     for address, value in stores.items():
         data = value.to_bytes(8 if value == 1234 else 4, "little")
         raw[address - ADDRESS : address - ADDRESS + len(data)] = list(data)
-    read = LAYOUTS["timed"].read(words, 4, range(4), sample, np.zeros(sample.ctas, END))
+    read = LAYOUTS["timed"].read(words, warps, range(warps), sample, np.zeros(sample.ctas, END))
     assert (read.cta.tolist(), read.sm.tolist(), read.damaged, read.timed) == ([cta], [7], 0, True)
     assert (read.init_ns.tolist(), read.pre_final_ns.tolist(), read.post_final_ns.tolist()) == ([1234], [1234], [1234])
-    assert read.written_words.tolist() == [[4] * 4] and read.entries.shape == (1, 4, ring_bytes // 8, 2)
+    assert read.written_words.tolist() == [[4] * warps] and read.entries.shape == (1, warps, ring_bytes // 8, 2)
     start, end = scope_id << SCOPE_SHIFT | 0xABC & CLOCK_HIGH_MASK, 1 << END_SHIFT | scope_id << SCOPE_SHIFT
-    assert read.entries[0, :, :2].tolist() == [[[start, 0xFFFF_FF00], [end | 0xABD & CLOCK_HIGH_MASK, 0x100]]] * 4
+    assert read.entries[0, :, :2].tolist() == [[[start, 0xFFFF_FF00], [end | 0xABD & CLOCK_HIGH_MASK, 0x100]]] * warps
 
 
 @needs_times

@@ -5,8 +5,7 @@ labels of its own (PTX ISA, "Statements": braces), so nothing in it changes; ptx
 larger body.
 
 If the function alone is recorded, one body is enough: CTAs that record do so before and after it. They run the same
-machine code as the others, which ptxas would compile otherwise beside records (on an H200, such CTAs of short kernels
-took up to 46 % longer).
+machine code as the others, which ptxas would compile otherwise beside records.
 
 What decides is in the lowest bits of the buffer's address (``capture.cta_samples``). So one binary serves each launch
 as it needs it.
@@ -15,7 +14,7 @@ as it needs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kprof_inject.capture.buffer_layouts import (
@@ -35,6 +34,7 @@ from kprof_inject.errors import KprofError
 
 _ENTRY = re.compile(r"^\.visible \.entry [\w$]+\((?P<parameters>[^)]*)\)(?P<limits>[^{]*)\{\n", re.MULTILINE)
 _END = re.compile(r"^\}\n(?=\t\.(?:file|section)|\Z)", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?:\.visible )?\.func\b", re.MULTILINE)
 _BUFFER = re.compile(r"\.param\s+\.u64\b[^,]*?\s([\w$]+)\s*$")
 _DECLARATIONS = re.compile(r"(?:\t\.(?:reg|local)\s[^\n]*\n)*")
 _LOCATION = re.compile(r"^\t\.loc\t.*\n", re.MULTILINE)
@@ -90,15 +90,17 @@ class FunctionRecord:
     ring_bytes: int
 
     @classmethod
-    def of(cls, table: ScopeTable, scope_ids: Mapping[int, str], mode: Mode, warps: int) -> FunctionRecord | None:
+    def of(
+        cls, table: ScopeTable, scope_ids: Callable[[], Mapping[int, str]], mode: Mode, warps: int
+    ) -> FunctionRecord | None:
         """Return the record of a kernel that records its function alone, in the default mode; None of another one.
 
-        A CTA has ``warps`` in all. ``scope_ids`` are Proton's, with the names of their records.
+        A CTA has ``warps`` in all. ``scope_ids`` returns Proton's ids with the names of their records.
         """
         is_alone = len(table.scopes) == 1 and table.body == 0 and not table.partitions and not table.max_tags
         if not is_alone or (mode.buffer, mode.clock_bits, mode.warps, mode.sched_stores) != ("global", 64, (), False):
             return None
-        scope_id = next(scope_id for scope_id, name in scope_ids.items() if name == table.scopes[0].record)
+        scope_id = next(scope_id for scope_id, name in scope_ids().items() if name == table.scopes[0].record)
         return cls(scope_id, warps, mode.buffer_bytes // warps)
 
 
@@ -115,6 +117,8 @@ def with_one_body(
     The buffer's layout is ``timed``. See ``with_two_bodies`` for the other arguments, and for what it raises.
     """
     module, _ = _modules_of(clean, recorded)
+    if _FUNCTION.search(clean):  # records are in a build whose functions are inlined, and whose memory may be less
+        raise KprofError("without records, the kernel has functions that are inlined with them")
     return "".join(
         (
             module.before,
@@ -326,6 +330,10 @@ _COUNTS_AT = 4 * (HEADER_WORDS + TIMES_WORDS)
 def _record(number: int, function: FunctionRecord) -> str:
     """Store the warp's first record, the start, or its second one, the end, in its ring."""
     place = _COUNTS_AT + 4 * function.warps + ENTRY_BYTES * number
+    store = f"\t@!%kprof_q st.global.cg.v2.b32 [%kprof_c+{place}], {{%kprof_high, %kprof_low}};\n"
+    if place % ENTRY_BYTES:  # two words at once have to be aligned
+        words = ((place, "high"), (place + 4, "low"))
+        store = "".join(f"\t@!%kprof_q st.global.cg.b32 [%kprof_c+{at}], %kprof_{word};\n" for at, word in words)
     return f"""\
 	and.b32 %kprof_high, %kprof_high, {CLOCK_HIGH_MASK};
 	or.b32 %kprof_high, %kprof_high, {number << END_SHIFT | function.scope_id << SCOPE_SHIFT};
@@ -335,8 +343,7 @@ def _record(number: int, function: FunctionRecord) -> str:
 	shr.u32 %kprof_b, %kprof_b, 5;
 	mul.wide.u32 %kprof_c, %kprof_b, {function.ring_bytes};
 	add.u64 %kprof_c, %kprof_c, %kprof_base;
-	@!%kprof_q st.global.cg.v2.b32 [%kprof_c+{place}], {{%kprof_high, %kprof_low}};
-"""
+{store}"""
 
 
 def _counts(function: FunctionRecord) -> str:

@@ -104,9 +104,10 @@ class KernelLaunches:
 
     def excess(self, build: RecordingBuild | None) -> Excess | None:
         """Return the excess of launches with the records of ``build``, once it is found to be too large."""
-        if self._slow_ctas is not None and self._slow_ctas[0] is build:
-            (_, slow_ctas), self._slow_ctas = self._slow_ctas, None
-            return slow_ctas
+        noted = self._slow_ctas  # other threads set it, too
+        if noted is not None and noted[0] is build:
+            self._slow_ctas = None
+            return noted[1]
         excess = self._turns.excess() if self._turns is not None else None
         return Excess(excess, of_ctas=False) if excess is not None and 100 * excess > TRUSTED_PERCENT else None
 
@@ -359,7 +360,6 @@ class LaunchCapture:
             return
         if not sample.shift or sample.ctas > _MAX_COMPARED:
             return
-        self._compared.add(build.variant)
         known = record.known_metadata
         words = np.frombuffer(data, dtype="<u4")
         ends, rows = ends_and_rows(words, sample, known.profile_scratch_size)
@@ -368,6 +368,7 @@ class LaunchCapture:
         # The clock's rate is not known well enough yet to compare its cycles with the others' times.
         slowdown = slowdown_of(raw, sample, first_warp_ns(raw, clock_hz, spans_function=False))
         if slowdown is not None:
+            self._compared.add(build.variant)
             self.kernel(record.program_variant).note_slowdown(build, slowdown)
 
     def _note_progress(self, saved: int) -> None:

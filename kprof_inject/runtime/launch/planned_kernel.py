@@ -324,8 +324,8 @@ class PlannedKernel:
     def _compiled(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
         keeps_body: AbstractContextManager[None] = nullcontext()
         if self._clean_ptx is not None and ctas != EVERY_CTA:
-            ids = scope_names(str(self._plan_path), self._target)
-            function = FunctionRecord.of(self._plan.scopes, ids, mode, self._warps)
+            scope_ids = partial(scope_names, str(self._plan_path), self._target)
+            function = FunctionRecord.of(self._plan.scopes, scope_ids, mode, self._warps)
             keeps_body = keeping_body(self._clean_ptx, self._cluster_ctas, max_registers, function)
         compile = partial(self._compile, self._plan_path)
         kernel = compile_with_records(compile, self._target, mode, self._plan.has_tags, keeps_body)
