@@ -45,17 +45,12 @@ _MAX_COMPILERS = 8  # compilers of one target take some 200 MB each
 class CapturedKernel(Struct, frozen=True):
     """A kernel of a capture's process.
 
-    ``folder`` has its files. ``launch`` is the launch of it that was saved.
+    ``folder`` has its files, and the name of the build. ``launch`` is the launch of it that was saved.
     """
 
     folder: Path
     record: KernelRecord
     launch: Path | None
-
-    @property
-    def variant(self) -> str:
-        """Name of the build."""
-        return self.folder.name
 
     def ttgir(self) -> str:
         """Read the module without records."""
@@ -89,7 +84,7 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
 
 
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
-    dumped = workspace.kernel(kernel.record.program_variant or kernel.variant)
+    dumped = workspace.kernel(kernel.record.program_variant or kernel.folder.name)
     path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scopes))
     text = path.read_text()
     module = parse(text, str(path))
@@ -111,7 +106,7 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
 
 def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
     launches = (one for one, _ in launch_lines(kernel.folder.parents[1]) if isinstance(one, LaunchRecord))
-    captured = next((one for one in launches if one.variant == kernel.variant and one.arguments), None)
+    captured = next((one for one in launches if one.variant == kernel.folder.name and one.arguments), None)
     if kernel.launch is None or captured is None:
         return None
     return loaded_integers(kernel.ttgir(), read_saved_launch(kernel.launch), captured)

@@ -222,15 +222,6 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
             say(f"skipped a launch: {result.what}")
         else:
             valid.append(result)
-    _say_what_is_missing(capture, launches, say)
-    if failures and not valid:
-        raise failures[0]
-    if not valid:
-        raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
-    return valid
-
-
-def _say_what_is_missing(capture: Capture, launches: Sequence[Launch], say: Say) -> None:
     for process in capture.processes:
         if process.end is None:
             say(f"process {process.pid} ended before its capture was complete; this is what it saved")
@@ -243,6 +234,11 @@ def _say_what_is_missing(capture: Capture, launches: Sequence[Launch], say: Say)
                     read()
                 except KprofError as error:  # reports leave out whatever needs it
                     say(f"ignored a damaged text: {error.what}")
+    if failures and not valid:
+        raise failures[0]
+    if not valid:
+        raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
+    return valid
 
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:

@@ -113,9 +113,8 @@ def _prepare_kernel(
     if not places:
         return False
     if len(places) > MAX_PLACES:
-        raise KprofError(
-            f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
-        )
+        what = f"{len(places)} places are selected, and the limit is {MAX_PLACES}"
+        raise KprofError(what, hint="select fewer with --at")
     delays = _planned_delays(workspace, kernel.variant, table, capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     sites, module, target = insertion.plan.sites, insertion.view.module, kernel.info.target

@@ -9,7 +9,6 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Any
 
 from msgspec import Struct
 
@@ -23,7 +22,6 @@ from kprof_inject.capture.edits import (
     AppliedEdits,
     Edit,
     EditsRecord,
-    Values,
     grid_of,
 )
 from kprof_inject.capture.schema import DumpedKernelRecord, Grid
@@ -220,6 +218,10 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         environment |= {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(path.parents[1])}
         environment["TRITON_ALWAYS_COMPILE"] = "1"
     of_config = {**options, _IR_OVERRIDE: str(path)} if path and _IR_OVERRIDE in kernel.options else options
+    named = {name: of_config.get(name, kernel.options.get(name)) for name in (*_OF_CONFIG, _IR_OVERRIDE)}
+    words = [f"{name}={value!r}" for name, value in named.items() if value is not None and (name, value) != _ONE_CTA]
+    others = {**winner.constants, **{name: value for name, value in of_config.items() if name not in named}}
+    config = f"triton.Config({others!r}, {', '.join(words)})" if of_config or winner.constants else None
     source = in_source(winner.edits)
     variables = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
     return AppliedEdits(
@@ -228,20 +230,13 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         edits=winner.edits,
         gain=gain,
         options=options,
-        triton_config=_config(winner.constants, of_config, kernel.options) if of_config or winner.constants else None,
+        triton_config=config,
         ttgir=str(path) if path else None,
         environment=environment,
         command=f"{variables} PROG" if environment and not (options or source or winner.constants) else None,
         source=source,
         constants=winner.constants,
     )
-
-
-def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:
-    named = {name: options.get(name, present.get(name)) for name in (*_OF_CONFIG, _IR_OVERRIDE)}
-    words = [f"{name}={value!r}" for name, value in named.items() if value is not None and (name, value) != _ONE_CTA]
-    others = {**constants, **{name: value for name, value in options.items() if name not in named}}
-    return f"triton.Config({others!r}, {', '.join(words)})"
 
 
 _FORMS = "an expression such as cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), or up to three with commas between them"

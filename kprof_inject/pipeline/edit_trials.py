@@ -13,7 +13,6 @@ from typing import Literal
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
-from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import (
     MAX_EDITS_TOGETHER,
@@ -88,7 +87,20 @@ def try_edits(
         if not fnmatchcase(saved.record.name, choice.kernel):
             continue
         of_variant = (one for one in reversed(report.launches) if one.launch.kernel.program_variant == variant)
-        record, ttgir = _tried(workspace, saved, next(of_variant, None), choice, say)
+        recorded, ttgir = next(of_variant, None), ""
+        record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
+        kernel = saved.kernel
+        record = replace(record, target=kernel.target, triton=kernel.triton_version, tolerance=choice.tolerance)
+        try:
+            trials = _Trials(workspace, saved, choice, say)
+            findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
+            trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
+        except KprofError as error:
+            record = replace(record, refusal=error.what)
+        else:
+            best, record = trials.best, trials.record(record)
+            if best is not None and changes_ttgir(best.proposal.edits):
+                ttgir = best.kernel.ttgir
         record = replace(record, host_ns=time.time_ns())
         workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
         records.append(record)
@@ -100,22 +112,6 @@ def try_edits(
             hint="save them: kprof-inject profile --keep-launches -- PROG",
         )
     return records
-
-
-def _tried(
-    workspace: Workspace, saved: SavedLaunch, recorded: ReportLaunch | None, choice: TryChoice, say: Say
-) -> tuple[EditsRecord, str]:
-    record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
-    record = replace(record, target=saved.kernel.target, triton=saved.kernel.triton_version, tolerance=choice.tolerance)
-    try:
-        trials = _Trials(workspace, saved, choice, say)
-        findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
-        trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
-    except KprofError as error:
-        return replace(record, refusal=error.what), ""
-    best = trials.best
-    is_edited = best is not None and changes_ttgir(best.proposal.edits)
-    return trials.record(record), best.kernel.ttgir if best is not None and is_edited else ""
 
 
 @dataclass(slots=True)

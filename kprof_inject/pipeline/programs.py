@@ -121,7 +121,12 @@ class Program:
         capture's folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
         """
         workspace = self.workspace
-        recording = recording.replaying(_hard_to_time(workspace))
+        # Those whose launches do not show how much longer they take with records: there were too few, they were not
+        # timed, or they are too short to be compared between two processes.
+        runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
+        times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
+        hard_to_time = [variant for variant, times in times_ns if not is_comparable(usable_times(times or ()))]
+        recording = recording.replaying(hard_to_time)
         recording = replace(recording, counters="none") if made_by else with_permitted_metrics(recording, self.say)
         targets = [kernel.info.target for kernel in workspace.kernels()]
         recording.mode.require_possible_on({target.backend for target in targets if target})
@@ -264,16 +269,6 @@ def torch_traces(capture_folder: Path) -> list[Path]:
     return sorted(capture_folder.glob(_TORCH_TRACES))
 
 
-def _hard_to_time(workspace: Workspace) -> list[str]:
-    """Return the variants whose launches do not show how much longer they take with records.
-
-    There were too few, they were not timed, or they are too short to be compared between two processes.
-    """
-    runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
-    times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
-    return [variant for variant, times in times_ns if not is_comparable(usable_times(times or ()))]
-
-
 def _say_states(reports: Reports, say: Say) -> None:
     for state in reports.kernels:
         if state.state == "left alone":
@@ -326,9 +321,8 @@ def _no_result(what: str, exit_code: int, reports: Reports, kernel_glob: str, pr
     lacks_packages = exit_code == _EXCEPTION and not reports.triton_versions and is_run_by_us(program)
     if lacks_packages and (missing := missing_to_run()):
         hint = f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}"
-        return error(
-            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}", hint
-        )
+        lacking = " and ".join(missing)
+        return error(f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {lacking}", hint)
     if exit_code:
         hint = "its messages are above; check that it runs on its own first"
         return error(f"the program {what}: it ended with exit code {exit_code}", hint)

@@ -321,7 +321,7 @@ def _measure(
         if kernel.launch is None:
             continue
         launch = str(kernel.launch.resolve())
-        build = workspace.recorded_builds_folder / kernel.variant
+        build = workspace.recorded_builds_folder / kernel.folder.name
         if build.is_dir() and (wanted is None or kernel.record.program_variant in wanted):
             timing = TimeRecords(
                 launch=launch,

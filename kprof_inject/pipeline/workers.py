@@ -18,7 +18,7 @@ from types import FrameType
 from typing import NoReturn
 
 from kprof_inject.runtime.child_process import ChildProcess, ProcessDiedError, ProcessOverdueError
-from kprof_inject.runtime.program import process_environment
+from kprof_inject.runtime.program import handling, process_environment
 from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, Task, TaskResult
 
 _MODULE = "kprof_inject.runtime.worker.worker"
@@ -122,10 +122,5 @@ def leaving_by_exception() -> Iterator[None]:
 
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(one) == signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, leave)
-    try:
+    with handling(dict.fromkeys(numbers, leave)):
         yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)

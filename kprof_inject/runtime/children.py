@@ -114,7 +114,6 @@ class ProcessStarts:
 
 
 def _prepare_calls(module: "Any", name: str, prepare: "Callable[..., tuple[Any, ...]]") -> None:
-    """Wrap a function so that each call first passes its positional arguments through ``prepare``."""
     original = getattr(module, name, None)
     if original is None:
         return

@@ -89,10 +89,9 @@ def _versions() -> Iterator[CheckResult]:
     yield CheckResult("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
     for name, first in REQUIRED.items():
         found = installed_version_of(name)
-        if tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first:
-            yield CheckResult(name, Status.MISSING, found or "not installed", install_command(name))
-        else:
-            yield CheckResult(name, Status.OK, found)
+        is_old = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
+        status, advice = (Status.MISSING, install_command(name)) if is_old else (Status.OK, "")
+        yield CheckResult(name, status, found or "not installed", advice)
     for name, use in _OPTIONAL.items():
         yield CheckResult(name, Status.OK, installed_version_of(name) or f"not installed; optional: {use}")
 
@@ -157,9 +156,8 @@ def gpus() -> list[CheckResult]:
     for index in range(cuda.device_count()):
         device = cuda.get_device_properties(index)
         kind = getattr(device, "gcnArchName", "") or f"capability {device.major}.{device.minor}"
-        results.append(
-            CheckResult(f"GPU {index}", Status.OK, f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB")
-        )
+        fact = f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB"
+        results.append(CheckResult(f"GPU {index}", Status.OK, fact))
     return results
 
 
@@ -236,7 +234,6 @@ _LIMIT_S = 120
 
 
 def _hook() -> Iterator[CheckResult]:
-    """Check that a program started as ``dump`` does it reports to us."""
     with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
         workspace = Workspace(Path(folder, "workspace"))
         session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
@@ -292,6 +289,5 @@ def examine() -> Iterator[CheckResult]:
             yield from list(check())
         except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
             fact = f"cannot be checked: {type(error).__name__}: {error}"
-            yield CheckResult(
-                what, Status.PROBLEM, fact, "the installation is broken, or unknown to kprof-inject; please report it"
-            )
+            advice = "the installation is broken, or unknown to kprof-inject; please report it"
+            yield CheckResult(what, Status.PROBLEM, fact, advice)

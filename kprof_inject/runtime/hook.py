@@ -29,10 +29,8 @@ def imported(module: ModuleType, stderr: Any) -> None:
     ``stderr`` identifies the file that was the process's stderr at its start.
     """
     faults.STDERR = stderr
-    joined = _join()
-    if joined is not None:
-        session, report = joined
-        _ACTIONS[module.__name__](module, session, report)
+    if (joined := _join()) is not None:
+        _ACTIONS[module.__name__](module, *joined)
 
 
 @functools.cache
@@ -84,14 +82,15 @@ def _withheld(original: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(original)
     def call(*_: Any, **__: Any) -> None:
         if original.__name__ == "start":
-            _warn_once()
+            _say_once(_DOES_NOTHING)
 
     return call
 
 
-@functools.cache
-def _warn_once() -> None:
-    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
+_say_once = functools.cache(say)
+_DOES_NOTHING = (
+    "the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile"
+)
 
 
 _ACTIONS = {

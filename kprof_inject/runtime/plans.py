@@ -22,7 +22,6 @@ from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, as_json, put_
 from kprof_inject.runtime.launch.planned_kernel import KernelPlan
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.torch_tracer import TorchTracer
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
@@ -35,11 +34,10 @@ def dump_alone(session: Session, report: ProcessReport, variant: DumpedKernel, k
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlans:
-    """Plans that ``insert`` wrote to the session's workspace. The first one that is used starts the ``trace``."""
+    """Plans that ``insert`` wrote to the session's workspace."""
 
     session: Session
     report: ProcessReport
-    trace: TorchTracer | None = None
 
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> KernelPlan | None:
         """Return the plan of a variant, if it can be used."""
@@ -48,16 +46,24 @@ class WorkspacePlans:
         if scope_table is None or not fnmatchcase(variant.name, self.session.recording.kernel):
             return None
         dumped = workspace.kernel(variant.variant)
-        if reason := why_left_alone(dumped) or _why_another(workspace, dumped, kernel.asm["ttgir"]):
+        if reason := _why_left_alone(workspace, dumped, kernel.asm["ttgir"]):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             return None
-        if self.trace is not None:
-            self.trace.start()
         return KernelPlan(dumped, dumped.variant, scope_table)
 
 
-def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
-    """Return the reason why the plan is not of the TTGIR that the program has compiled now; empty if it is."""
+_INDUCTORS_WORKER = "torch._inductor.compile_worker"
+
+
+def _why_left_alone(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
+    """Return the reason why a kernel must run as it is, such as a plan of other TTGIR; empty if there is none."""
+    if dumped.info.triton_version != triton.__version__:
+        return f"Triton {dumped.info.triton_version} dumped it, and the program has {triton.__version__}; dump it again"
+    # A process that compiles kernels for another one: the program set its number of workers itself.
+    words = " ".join(sys.orig_argv).replace("/", ".")
+    utilities = sys.modules.get(f"{_INDUCTORS_WORKER}.utils")
+    if _INDUCTORS_WORKER in words or (utilities is not None and not utilities.in_toplevel_process()):
+        return "an Inductor worker process compiled it; set compile_threads to 1"
     path = workspace.override_path(dumped)
     try:
         with_records = decode_text(read_regular(path, MAX_TEXT_BYTES, workspace.folder), str(path))
@@ -69,12 +75,11 @@ def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class PlansMadeNow:
-    """Plans made from each kernel's TTGIR when it is compiled. The first one starts the ``trace``."""
+    """Plans made from each kernel's TTGIR when it is compiled."""
 
     session: Session
     report: ProcessReport
     inserter: Inserter
-    trace: TorchTracer | None = None
 
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> KernelPlan | None:
         """Dump the kernel and plan its records, if its name matches."""
@@ -88,11 +93,7 @@ class PlansMadeNow:
             self.report.add_kernel(variant.variant, variant.name, "left alone", error.what)
             return None
         scope_table = workspace.scope_table(variant.variant)
-        if scope_table is None:
-            return None
-        if self.trace is not None:
-            self.trace.start()
-        return KernelPlan(dumped, dumped.variant, scope_table)
+        return None if scope_table is None else KernelPlan(dumped, dumped.variant, scope_table)
 
     def fewer(self, plan: KernelPlan) -> KernelPlan | None:
         """Plan fewer records for a kernel that they slow down."""
@@ -100,23 +101,6 @@ class PlansMadeNow:
         name = self.inserter.insert_less(workspace, plan.dumped, plan.name)
         scope_table = workspace.scope_table(name) if name else None
         return None if scope_table is None else KernelPlan(plan.dumped, name, scope_table)
-
-
-def why_left_alone(dumped: DumpedKernel) -> str:
-    """Return the reason why a later step must run a dumped kernel as it is; empty if there is none."""
-    if dumped.info.triton_version != triton.__version__:
-        return f"Triton {dumped.info.triton_version} dumped it, and the program has {triton.__version__}; dump it again"
-    return "an Inductor worker process compiled it; set compile_threads to 1" if _is_compile_worker() else ""
-
-
-_INDUCTORS_WORKER = "torch._inductor.compile_worker"
-
-
-def _is_compile_worker() -> bool:
-    """Return True if this process compiles kernels for another one (the program set its number of workers itself)."""
-    words = " ".join(sys.orig_argv).replace("/", ".")
-    utilities = sys.modules.get(f"{_INDUCTORS_WORKER}.utils")
-    return _INDUCTORS_WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
 
 
 def save_kernel(folder: Path, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport) -> bool:

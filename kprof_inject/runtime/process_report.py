@@ -134,21 +134,18 @@ class ProcessReport:
         self._changes += 1
         while True:
             changes = self._changes
-            self._write_once()
+            self._record.pid = os.getpid()
+            self._record.argv = list(getattr(sys, "argv", ())) or list(sys.orig_argv)
+            # msgspec runs no Python code, so no thread or signal handler changes the record meanwhile.
+            data = encode(self._record) + b"\n"
+            try:
+                write_bytes(self._folder / f"{os.getpid()}-{self._started_ns}.json", data)
+            except OSError as error:
+                if not self._refused:
+                    self._refused = True
+                    say(f"cannot write this process's report: {error}")
             if self._changes == changes:
                 return  # else another thread changed the report, and may have written it before this write
-
-    def _write_once(self) -> None:
-        self._record.pid = os.getpid()
-        self._record.argv = list(getattr(sys, "argv", ())) or list(sys.orig_argv)
-        # msgspec runs no Python code, so no thread or signal handler changes the record meanwhile.
-        data = encode(self._record) + b"\n"
-        try:
-            write_bytes(self._folder / f"{os.getpid()}-{self._started_ns}.json", data)
-        except OSError as error:
-            if not self._refused:
-                self._refused = True
-                say(f"cannot write this process's report: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +177,8 @@ def read_reports(folder: Path) -> Reports:
         decode(read_regular(path, MAX_TEXT_BYTES, folder), _ReportRecord, str(path), "run it again")
         for path in sorted(folder.glob("*.json"))
     ]
-    unreached: list[str] = []
-    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
-        unreached += path.read_text(errors="replace").splitlines()
+    unreached_paths = sorted(folder.glob(f"*{UNREACHED_ENDING}"))
+    unreached = [line for path in unreached_paths for line in path.read_text(errors="replace").splitlines()]
     seen = [record.gpu for record in records if record.gpu is not None]
     kernels = {(kernel.variant, kernel.state): kernel for record in records for kernel in record.kernels.values()}
     return Reports(

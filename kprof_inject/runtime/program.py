@@ -41,8 +41,11 @@ class ProgramInput:
             mode = os.fstat(_STDIN).st_mode
             if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
                 self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
-            elif (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and _waiting_bytes():
-                self.refusal = "its stdin is a pipe with input, which can be read only once"
+            elif stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+                waiting_bytes = array.array("i", [0])
+                fcntl.ioctl(_STDIN, termios.FIONREAD, waiting_bytes)
+                if waiting_bytes[0]:
+                    self.refusal = "its stdin is a pipe with input, which can be read only once"
         except OSError:  # it is closed, or a socket without a connection
             return
 
@@ -50,13 +53,6 @@ class ProgramInput:
         """Have the next run read a file from where the first began."""
         if self._offset is not None:
             os.lseek(_STDIN, self._offset, os.SEEK_SET)
-
-
-def _waiting_bytes() -> int:
-    """Return how many bytes of a pipe or socket can be read now."""
-    count = array.array("i", [0])
-    fcntl.ioctl(_STDIN, termios.FIONREAD, count)
-    return count[0]
 
 
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
@@ -117,7 +113,7 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
 
     program_input.rewind()
     # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
-    with _handling({signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, pass_on)}):
+    with handling({signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, pass_on)}):
         try:
             process = subprocess.Popen(argv, env=environment)
         except OSError as error:
@@ -146,10 +142,10 @@ def _shebang_options(script: str) -> list[str]:
 
 
 @contextmanager
-def _handling(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
-    """Handle signals while the program runs, except those that our caller ignores (``nohup``).
+def handling(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Handle signals in this context, except those that our caller ignores (``nohup``).
 
-    The program does not inherit the handlers: it begins with the dispositions that we began with.
+    A program does not inherit the handlers: it begins with the dispositions that we began with.
     """
     before = {number: signal.getsignal(number) for number in handlers}
     changed = [number for number in handlers if before[number] != signal.SIG_IGN]

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -52,36 +52,28 @@ PlanOf = Callable[[DumpedKernel, Any], KernelPlan | None]
 """Function that returns the plan of a variant, which Triton has just compiled, or None to leave it as it is."""
 
 
+@dataclass(slots=True, eq=False)
 class Step:
     """Compiler of this process, which arranges that the launches of each planned kernel have records.
 
     The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs
     it, so the configurations that an autotuner only tries have none. Kernels without a plan may be timed or saved.
+    Without a plan for any kernel, neither ``capture`` nor the device are needed. With ``times``, kernels without
+    records are timed. The first plan starts the ``trace``.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        report: ProcessReport,
-        plan_of: PlanOf,
-        device: Device | None = None,
-        capture: CurrentCapture = lambda: None,
-        times: CleanTimes | None = None,
-        fewer: Fewer = lambda plan: None,
-    ) -> None:
-        """Take the plans from ``plan_of``, and launch the kernels into what ``capture`` returns.
+    session: Session
+    report: ProcessReport
+    plan_of: PlanOf
+    _device: Device | None = None
+    capture: CurrentCapture = lambda: None
+    times: CleanTimes | None = None
+    fewer: Fewer = lambda plan: None
+    trace: TorchTracer | None = None
+    workspace: Workspace = field(init=False)
 
-        Without a plan for any kernel, neither ``capture`` nor the ``device`` are needed. With ``times``, kernels
-        without records are timed.
-        """
-        self.session = session
-        self.report = report
-        self.capture = capture
-        self.workspace = Workspace(Path(session.workspace))
-        self._plan_of = plan_of
-        self._fewer = fewer
-        self._device = device
-        self._times = times
+    def __post_init__(self) -> None:
+        self.workspace = Workspace(Path(self.session.workspace))
 
     @property
     def device(self) -> Device:
@@ -113,17 +105,22 @@ class Step:
 
         ``overridden(path)`` compiles it again while Triton finds its TTGIR at this path.
         """
-        plan = self._plan_of(variant, kernel)
-        if plan is not None and (reason := _why_not_recorded(variant)):
-            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
-            plan = None
+        plan = self.plan_of(variant, kernel)
+        if plan is not None:
+            if self.trace is not None:
+                self.trace.start()
+            # Inductor then passes binaries to C++ code, which launches them without Triton.
+            is_packaged = getattr(sys.modules.get("torch._inductor.config"), "cpp_wrapper", False)
+            if reason := _why_no_records_fit(variant) or ("Inductor packages it for C++" if is_packaged else ""):
+                self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
+                plan = None
         if plan is not None:
 
             def compile_plan(path: Path, effects: ExitStack) -> Any:
                 effects.enter_context(overriding(path.parents[1], binaries_folder(self.workspace)))
                 return overridden(path)
 
-            planned = PlannedKernel(self.session, self.report, self.device, self._fewer, variant, plan, compile_plan)
+            planned = PlannedKernel(self.session, self.report, self.device, self.fewer, variant, plan, compile_plan)
             around_load(kernel, functools.partial(self._load_planned, planned))
         elif self._is_timed(variant) or self.session.saved.has(variant.variant):
             around_load(kernel, functools.partial(self._load_unplanned, variant))
@@ -135,11 +132,11 @@ class Step:
             record_launches(kernel, planned, self.capture, gave_up)
 
     def _is_timed(self, variant: DumpedKernel) -> bool:
-        return self._times is not None and fnmatchcase(variant.name, self.session.recording.kernel)
+        return self.times is not None and fnmatchcase(variant.name, self.session.recording.kernel)
 
     def _load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
-        if self._times is not None and self._is_timed(variant):
-            self._times.load(variant.variant, kernel, load)
+        if self.times is not None and self._is_timed(variant):
+            self.times.load(variant.variant, kernel, load)
         else:
             load()
         self.save_launch_of(kernel, variant)
@@ -164,12 +161,6 @@ class Step:
                 kernel._run = SavingLauncher(kernel, to_save, self.capture)
 
 
-def _why_not_recorded(variant: DumpedKernel) -> str:
-    # Inductor then passes binaries to C++ code, which launches them without Triton.
-    is_packaged = getattr(sys.modules.get("torch._inductor.config"), "cpp_wrapper", False)
-    return _why_no_records_fit(variant) or ("Inductor packages it for C++" if is_packaged else "")
-
-
 def _why_no_records_fit(variant: DumpedKernel) -> str:
     """Return the reason if what runs is not made of the kernel's TTGIR; empty if it is."""
     path = put_in_place(variant)
@@ -181,43 +172,39 @@ def install(session: Session, report: ProcessReport) -> None:
     """Install the session's step. Called once, right after the import of Triton."""
     times = None if session.step == "run" else CleanTimes(Workspace(Path(session.workspace)), report)
     if session.step == "dump":
-        _watch(Step(session, report, functools.partial(dump_alone, session, report), times=times), session, report)
+        _watch(Step(session, report, functools.partial(dump_alone, session, report), times=times))
     else:
-        _install_recording(session, report, times)
+        device = devices_of_process()
+        saver = LaunchSaver(session.saved, session.recording.launches, device, report)
+        capture = LaunchCapture(session, report, device, saver)
+        trace = TorchTracer(Path(session.reports), report) if session.recording.torch_trace else None
+        if trace is not None:
+            at_end(trace.finish)
+        if session.runs_once:
+            plans = PlansMadeNow(session, report, Inserter(session.selectors, session.style))
+            step = Step(session, report, plans.plan_of, device, capture.current, times, plans.fewer, trace)
+        else:
+            plan_of = WorkspacePlans(session, report).plan_of
+            step = Step(session, report, plan_of, device, capture.current, times, trace=trace)
+        _watch(step)
+        if session.saved.variants != ():
+            after_import({"torch.cuda.graphs": watch_graphs_of})
+        at_end(functools.partial(remove_binaries, step.workspace))
+        at_end(capture.finish)
     if times is not None:
         at_end(times.finish)
 
 
-def _install_recording(session: Session, report: ProcessReport, times: CleanTimes | None) -> None:
-    device = devices_of_process()
-    saver = LaunchSaver(session.saved, session.recording.launches, device, report)
-    capture = LaunchCapture(session, report, device, saver)
-    trace = TorchTracer(Path(session.reports), report) if session.recording.torch_trace else None
-    if trace is not None:
-        at_end(trace.finish)
-    if session.runs_once:
-        plans = PlansMadeNow(session, report, Inserter(session.selectors, session.style), trace)
-        step = Step(session, report, plans.plan_of, device, capture.current, times, plans.fewer)
-    else:
-        step = Step(session, report, WorkspacePlans(session, report, trace).plan_of, device, capture.current, times)
-    _watch(step, session, report)
-    if session.saved.variants != ():
-        after_import({"torch.cuda.graphs": watch_graphs_of})
-    at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
-    at_end(capture.finish)
-
-
-def _watch(step: Step, session: Session, report: ProcessReport) -> None:
-    """Call a step for every compilation, and watch what matters to all steps."""
+def _watch(step: Step) -> None:
     watch_programs_events()
     triton_wrapping.wrap_loading()
     triton_wrapping.mark_benchmarks()
-    triton_wrapping.report_choices(report)
+    triton_wrapping.report_choices(step.report)
     wrap_compiler(step.compile)
-    if session.programs_cache:
-        take_from(Path(session.programs_cache))
-    at_end(report.note_end)
-    at_end(functools.partial(_note_gpu, report, os.getpid()))
+    if step.session.programs_cache:
+        take_from(Path(step.session.programs_cache))
+    at_end(step.report.note_end)
+    at_end(functools.partial(_note_gpu, step.report, os.getpid()))
 
 
 def _note_gpu(report: ProcessReport, pid: int) -> None:
@@ -264,7 +251,7 @@ class LiveCapture:
 
     def _next(self) -> tuple[Path, LaunchCapture]:
         folder = self._workspace.new_capture_folder().resolve()
-        self._saver.save_to(self._workspace.launches_folder(folder))
+        self._saver.folder = self._workspace.launches_folder(folder)
         session = replace(self._session, capture=str(folder))
         return folder, LaunchCapture(session, self._report, self._device, self._saver)
 
@@ -286,7 +273,7 @@ def live(session: Session, report: ProcessReport, inserter: Inserter) -> Iterato
         capture.enabled = False
         capture.close()
         unwrap()
-        remove_binaries(Workspace(Path(session.workspace)))
+        remove_binaries(step.workspace)
 
 
 @functools.cache

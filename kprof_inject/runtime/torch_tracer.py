@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,16 @@ class TorchTracer:
             profiler.start()
             triton_wrapping.span_benchmarks(functools.partial(self._benchmark, torch))
             self._profiler, self._started_by = profiler, _this_thread()
-            _before_each(torch.autograd.profiler.profile, self._give_way)
+            kind = torch.autograd.profiler.profile  # torch makes one object of it for each of its profilers
+            original = kind.__init__
+
+            def give_way(programs: Any, *args: Any, **kwargs: Any) -> None:
+                if self._profiler is not None:
+                    say("the torch.profiler trace ends here: the program starts its own profiler")
+                    self.finish()
+                original(programs, *args, **kwargs)
+
+            kind.__init__ = give_way
 
     def finish(self) -> None:
         """Stop, and write the trace. A forked child writes nothing."""
@@ -81,22 +90,6 @@ class TorchTracer:
             finally:
                 torch.autograd._enable_record_function(True)
 
-    def _give_way(self) -> None:
-        if self._profiler is not None:
-            say("the torch.profiler trace ends here: the program starts its own profiler")
-            self.finish()
-
 
 def _this_thread() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
-
-
-def _before_each(kind: type[Any], call: Callable[[], None]) -> None:
-    """Call ``call()`` before each construction of the class. torch makes one object for each of its profilers."""
-    original = kind.__init__
-
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        call()
-        original(self, *args, **kwargs)
-
-    kind.__init__ = made

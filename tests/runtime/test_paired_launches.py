@@ -16,8 +16,8 @@ from programs.child import GUARD_S
 from snapshots import check
 
 from kprof_inject.runtime.worker import paired_launches
-from kprof_inject.runtime.worker.delayed_kernel import are_precise
 from kprof_inject.runtime.worker.paired_launches import LaunchPairs, rounds
+from kprof_inject.runtime.worker.worker import are_precise
 
 
 def test_each_round_has_all_in_an_order_of_its_own() -> None:

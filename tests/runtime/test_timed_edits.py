@@ -23,7 +23,7 @@ from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.runtime.compiling.builds import Build, compiled
-from kprof_inject.runtime.worker import delayed_kernel, timed_edits
+from kprof_inject.runtime.worker import timed_edits, worker
 from kprof_inject.runtime.worker.edit import KernelToEdit
 from kprof_inject.runtime.worker.edit_kinds import with_options
 from kprof_inject.runtime.worker.tasks import TaskResult, TimedEdit, TimeDelays, TimeEdit
@@ -261,14 +261,14 @@ def test_another_number_of_ctas_is_another_kernel(
     time_delays: Delays, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, sms: int, matters: bool
 ) -> None:
     """Unless all 16 of them run at once in either."""
-    resources = delayed_kernel.resources_of
+    resources = worker.resources_of
 
     def fewer(kernel: Any) -> dict[str, Any]:
         found = resources(kernel)
         return {**found, "ctas_per_sm": 1 if "now, 1728;" in kernel.asm["ptx"] else 2}
 
-    monkeypatch.setattr(delayed_kernel, "resources_of", fewer)
-    monkeypatch.setattr(delayed_kernel, "_properties", lambda: {"multiprocessor_count": sms})
+    monkeypatch.setattr(worker, "resources_of", fewer)
+    monkeypatch.setattr(worker, "_properties", lambda: {"multiprocessor_count": sms})
     found = experiment(time_delays, workspace)
     refused = {one.refusal for one in found.delays} - {""}
     assert len(refused) == int(matters)

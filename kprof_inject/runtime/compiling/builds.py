@@ -138,24 +138,22 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
 
     The record may be a stranger's. So other variables are ignored, and an assembler is used only where it is here.
     """
-    from kprof_inject.runtime.compiling.compiler import environment_names, is_harmless_setting
+    from kprof_inject.runtime.compiling.compiler import environment, environment_names, is_harmless_setting
 
-    wanted = {
-        name: value
-        for name, value in kernel.environment.items()
-        if name in environment_names() and is_harmless_setting(name, value)
-    }
-    before = {name: os.environ.get(name) for name in environment_names()}
-    for name in before:
-        os.environ.pop(name, None)
-    os.environ.update(wanted)
+    names, saved = environment_names(), kernel.environment
+    wanted = {name: saved[name] for name in names if name in saved and is_harmless_setting(name, saved[name])}
+    before = environment()
+
+    def put(variables: Mapping[str, str]) -> None:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(variables)
+
+    put(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        put(before)
 
 
 def compiler_options(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,9 @@ def with_room(compile: Compile) -> Compile:
 _lock = threading.RLock()
 
 
-@contextmanager
-def compiling_alone() -> Iterator[None]:
+def compiling_alone() -> AbstractContextManager[bool]:
     """Keep other threads from compiling: the process has one set of Triton's knobs, and of the backend's passes."""
-    with _lock:
-        yield
+    return _lock
 
 
 def _begin_in_child() -> None:
@@ -139,14 +137,21 @@ def variant_of(
         put_in_place += [str(path) for path in paths if path.is_file() and _is_used(path, texts, backend)]
     elif path := getattr(options, _IR_OVERRIDE, None):
         put_in_place.append(path)
+    signature, names = getattr(source, "signature", None) or {}, source.fn.arg_names if hasattr(source, "fn") else []
+    constants = {
+        names[path[0]]: str(value)
+        for path, value in (getattr(source, "constants", None) or {}).items()
+        if isinstance(path, tuple) and len(path) == 1
+    }
     info = DumpedKernelRecord(
         name=name,
         override_key=overrides.name,
         file_name=file_name,
         target=Target(**vars(target)),
         options=as_json(options.__dict__),
-        signature={str(name): _type_text(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
-        constants=_constants(source),
+        # Triton's words, which MLIR's f32 is not.
+        signature={str(name): _MLIR_FLOAT.sub("fp", str(_plain_tuple(kind))) for name, kind in signature.items()},
+        constants=constants,
         metadata={_IR_OVERRIDE: put_in_place[-1]} if put_in_place else {},
         triton_version=triton.__version__,
         environment=environment(),
@@ -225,20 +230,7 @@ def is_harmless_setting(name: str, value: str) -> bool:
     return "PATH" not in name or os.environ.get(name) == value or is_installed_file(value, "torch", "triton")
 
 
-def _constants(source: Any) -> dict[str, str]:
-    names = source.fn.arg_names if hasattr(source, "fn") else []
-    constants = getattr(source, "constants", None) or {}
-    return {
-        names[path[0]]: str(value) for path, value in constants.items() if isinstance(path, tuple) and len(path) == 1
-    }
-
-
 _MLIR_FLOAT = re.compile(r"\bf(?=(?:16|32|64)\b)")
-
-
-def _type_text(kind: Any) -> str:
-    """Return the type of an argument in Triton's words, which MLIR's f32 is not; of any tuple, as a plain one."""
-    return _MLIR_FLOAT.sub("fp", str(_plain_tuple(kind) if isinstance(kind, tuple) else kind))
 
 
 def _plain_tuple(kind: Any) -> Any:
@@ -274,23 +266,19 @@ def _made(source: Any, target: GPUTarget, given: Mapping[str, Any], values: Valu
     if any("tensordesc" in str(kind) for kind in source.signature.values()):
         return OtherValues(values=values, refusal="the program's tensor descriptors have the shape of its blocks")
     try:
-        return OtherValues(values=values, ttir=_ttir_of(source, target, given, values))
+        # As ``triton.compile`` makes it: by the front end, and the first stage's passes.
+        indices = {(source.fn.arg_names.index(name),): value for name, value in values.items()}
+        other = ASTSource(source.fn, source.signature, {**source.constants, **indices}, source.attrs)
+        backend = make_backend(target)
+        options = backend.parse_options({**given, **other.parse_options()})
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        implementation = backend.get_codegen_implementation(options)
+        module = other.make_ir(target, options, implementation, backend.get_module_map(), context)
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, other.language)
+        ttir = str(stages[_FIRST_STAGE](module, {"target": target, **vars(options)}))
     except Exception as error:  # noqa: BLE001 (the front end's errors have no common base)
         return OtherValues(values=values, refusal=f"Triton refuses them: {first_line(error)}")
-
-
-def _ttir_of(source: Any, target: GPUTarget, given: Mapping[str, Any], values: Values) -> str:
-    """Return the TTIR, as ``triton.compile`` makes it: by the front end, and the first stage's passes."""
-    indices = {(source.fn.arg_names.index(name),): value for name, value in values.items()}
-    other = ASTSource(source.fn, source.signature, {**source.constants, **indices}, source.attrs)
-    backend = make_backend(target)
-    options = backend.parse_options({**given, **other.parse_options()})
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    module = other.make_ir(
-        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-    )
-    stages: dict[str, Any] = {}
-    backend.add_stages(stages, options, other.language)
-    return str(stages[_FIRST_STAGE](module, {"target": target, **vars(options)}))
+    return OtherValues(values=values, ttir=ttir)

@@ -22,14 +22,7 @@ from kprof_inject.packages import is_installed
 from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.compiler_messages import errors_in
 from kprof_inject.select.module_view import lowerable
-from kprof_inject.ttgir.dialect import (
-    EVENT,
-    FUNCTION,
-    MODULES,
-    RECORD,
-    RECORD_TAIL,
-    RECORDS,
-)
+from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, RECORD, RECORD_TAIL, RECORDS
 from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:  # it imports Triton

@@ -115,9 +115,7 @@ class _TakingCache(FileCacheManager):  # type: ignore[misc]
 
     def get_file(self, filename: str) -> str | None:
         found: str | None = super().get_file(filename)
-        if found is None and self._theirs is not None:
-            return self._taken(self._theirs / filename)
-        return found
+        return self._taken(self._theirs / filename) if found is None and self._theirs is not None else found
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         found: dict[str, str] | None = super().get_group(filename)

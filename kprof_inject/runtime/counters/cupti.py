@@ -200,12 +200,8 @@ def is_permitted() -> bool:
     Containers have the host's setting.
     """
     try:
-        parameters = _DRIVER_PARAMETERS.read_text()
-    except OSError:
-        return False
-    if not _ONLY_ADMINISTRATORS.search(parameters):
-        return True
-    try:
+        if not _ONLY_ADMINISTRATORS.search(_DRIVER_PARAMETERS.read_text()):
+            return True
         found = _CAPABILITIES.search(_STATUS.read_text())
     except OSError:
         return False

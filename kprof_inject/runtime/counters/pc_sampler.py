@@ -54,12 +54,8 @@ class PcSampler:
         self._context = context
         self._period_log2 = period_log2
         self._buffer_bytes = buffer_bytes
+        self.period_cycles = 1 << period_log2  # between two samples of an SM
         self._data: Any = None
-
-    @property
-    def period_cycles(self) -> int:
-        """Cycles between two samples of an SM."""
-        return 1 << self._period_log2
 
     def enable(self) -> None:
         """Enable sampling until ``disable``. Raises ``CuptiError``, and is not enabled then."""
@@ -77,17 +73,6 @@ class PcSampler:
         self._call("Disable")
 
     def _make_buffers(self) -> None:
-        self._reasons = self._stall_reasons()
-        of_one = structure("CUpti_PCSamplingStallReason") * len(self._reasons)
-        self._found = (of_one * _MAX_PCS)()
-        self._pcs = (structure("CUpti_PCSamplingPCData") * _MAX_PCS)()
-        first, size_bytes = ctypes.addressof(self._found), ctypes.sizeof(of_one)
-        for number, pc in enumerate(self._pcs):
-            pc.size, pc.stallReason = ctypes.sizeof(pc), first + number * size_bytes
-        data = structure("CUpti_PCSamplingData")
-        self._data = data(size=ctypes.sizeof(data), collectNumPcs=_MAX_PCS, pPcData=ctypes.addressof(self._pcs))
-
-    def _stall_reasons(self) -> dict[int, str]:
         count = ctypes.c_size_t()
         self._call("GetNumStallReasons", numStallReasons=ctypes.addressof(count))
         texts = [ctypes.create_string_buffer(_MAX_NAME_BYTES) for _ in range(count.value)]
@@ -100,7 +85,15 @@ class PcSampler:
             stallReasons=ctypes.addressof(addresses),
         )
         names = (text.value.decode().removeprefix(_PREFIX) for text in texts)
-        return dict(zip(indices, names, strict=True))
+        self._reasons = dict(zip(indices, names, strict=True))
+        of_one = structure("CUpti_PCSamplingStallReason") * len(self._reasons)
+        self._found = (of_one * _MAX_PCS)()
+        self._pcs = (structure("CUpti_PCSamplingPCData") * _MAX_PCS)()
+        first, size_bytes = ctypes.addressof(self._found), ctypes.sizeof(of_one)
+        for number, pc in enumerate(self._pcs):
+            pc.size, pc.stallReason = ctypes.sizeof(pc), first + number * size_bytes
+        data = structure("CUpti_PCSamplingData")
+        self._data = data(size=ctypes.sizeof(data), collectNumPcs=_MAX_PCS, pPcData=ctypes.addressof(self._pcs))
 
     def _configure(self) -> None:
         values = {

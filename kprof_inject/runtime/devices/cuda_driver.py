@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -46,10 +47,8 @@ class MemoryRange:
 
 def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Return the offsets of parts with these sizes in a buffer, and the buffer's size, in bytes."""
-    offsets, end = [], 0
-    for size_bytes in sizes:
-        offsets.append(end)
-        end += -(-size_bytes // _PACKED_ALIGNMENT) * _PACKED_ALIGNMENT
+    aligned = (-(-size_bytes // _PACKED_ALIGNMENT) * _PACKED_ALIGNMENT for size_bytes in sizes)
+    *offsets, end = accumulate(aligned, initial=0)
     return offsets, end
 
 
@@ -87,11 +86,6 @@ def _queried(name: str, *arguments: Any) -> int | None:
     if driver is None or getattr(driver, name)(ctypes.byref(value), *map(_passed, arguments)):
         return None
     return value.value
-
-
-def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
-    """Return how many CTAs of a loaded kernel an SM holds at once; None if the driver does not report it."""
-    return _queried("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
 
 
 _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
@@ -171,13 +165,14 @@ def resources_of(kernel: Any) -> dict[str, Any]:
     Unknown values are None. Triton reports all local memory as spills (``local_words``), so ``spills`` is that without
     the stack.
     """
-    threads = kernel.metadata.num_warps * kernel.metadata.target.warp_size
+    threads, shared_bytes = kernel.metadata.num_warps * kernel.metadata.target.warp_size, kernel.metadata.shared
+    count_ctas = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
     return {
         "registers": kernel.n_regs,
         "local_words": kernel.n_spills,
         "spills": spilled_words(kernel.n_spills, kernel.asm.get("ptx", "")),
-        "shared_bytes": kernel.metadata.shared,
-        "ctas_per_sm": ctas_per_sm(kernel.function, threads, kernel.metadata.shared),
+        "shared_bytes": shared_bytes,
+        "ctas_per_sm": _queried(count_ctas, kernel.function, threads, shared_bytes),
     }
 
 

@@ -357,10 +357,8 @@ class Device:
     def is_local(self, address: int) -> bool:
         """Return whether an address is in memory of the current device that no host or other device shares."""
         expected = {_MEMORY_TYPE: _DEVICE_MEMORY, _IS_MANAGED: 0, _DEVICE_ORDINAL: self.current()}
-        for attribute, value in expected.items():
-            if self._driver.get("cuPointerGetAttribute", attribute, address) != value:
-                return False
-        return True
+        get = functools.partial(self._driver.get, "cuPointerGetAttribute")
+        return all(get(attribute, address) == value for attribute, value in expected.items())
 
     def free_bytes(self) -> int:
         """Return the size of the current device's free memory."""

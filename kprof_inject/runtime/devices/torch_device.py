@@ -11,13 +11,7 @@ from typing import Any
 import torch
 
 from kprof_inject.capture.capture_files import ClockRecord
-from kprof_inject.runtime.devices.cuda_driver import (
-    Driver,
-    MemoryRange,
-    NoDeviceMemory,
-    loaded_driver,
-    relaxed_capture,
-)
+from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange, NoDeviceMemory, loaded_driver, relaxed_capture
 from kprof_inject.runtime.devices.device import Buffer, Device, Event, FindAllocation
 
 _MAX_CYCLES_PER_NS = 2  # above the clocks of present GPUs
@@ -97,7 +91,13 @@ class _TorchDevice(_TorchsChoice, Device):
         # On a stream of ours: on the launch's stream, the program's next kernel would wait for the copy.
         with relaxed_capture(), torch.cuda.device(device):
             if self._staging.numel() < size_bytes:
-                self._staging = _pinned(size_bytes, instead_of=self._staging)
+                # Not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process.
+                runtime: Any = torch.cuda.cudart()
+                if self._staging.numel():
+                    runtime.cudaHostUnregister(self._staging.data_ptr())
+                staging = torch.empty(size_bytes, dtype=torch.uint8)
+                runtime.cudaHostRegister(staging.data_ptr(), size_bytes, 0)
+                self._staging = staging
             if device not in self._copy_streams:
                 self._copy_streams[device] = torch.cuda.Stream()
             stream = self._copy_streams[device]
@@ -118,19 +118,6 @@ class _TorchDevice(_TorchsChoice, Device):
         return None  # torch cannot read the timer
 
 
-def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
-    """Return pinned host memory, and unpin ``instead_of``.
-
-    It is not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process.
-    """
-    runtime: Any = torch.cuda.cudart()
-    if instead_of.numel():
-        runtime.cudaHostUnregister(instead_of.data_ptr())
-    staging = torch.empty(size_bytes, dtype=torch.uint8)
-    runtime.cudaHostRegister(staging.data_ptr(), size_bytes, 0)
-    return staging
-
-
 def _on(stream: int) -> Any:
     """Return a context in which torch allocates and works on this stream."""
     if stream == torch.cuda.current_stream().cuda_stream:
@@ -140,7 +127,6 @@ def _on(stream: int) -> Any:
 
 @contextmanager
 def _raising_no_memory() -> Iterator[None]:
-    """Convert torch's error for full memory to ``NoDeviceMemory``."""
     try:
         yield
     except torch.cuda.OutOfMemoryError as error:

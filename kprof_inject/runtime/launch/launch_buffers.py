@@ -50,29 +50,28 @@ class RecordedLaunch:
 Save = Callable[[RecordedLaunch], None]  # function that saves a launch whose ``done`` is set
 
 
+@dataclass(eq=False)
 class LaunchBuffers:
     """Buffers of a capture's launches. ``lend`` gives a launch its buffer; ``made`` follows a launch that is kept."""
 
-    def __init__(self, device: Device, save: Save) -> None:
-        self._device = device
-        self._save = save
-        self._scratch: dict[int, list[tuple[Buffer, int]]] = {}
-        self._graph_buffers: dict[Hashable, tuple[Buffer, int]] = {}
-        """Buffers of launches in CUDA graphs. All replays of a launch write to its buffer; the last one's records
-        stay. If a launch fails while it is captured, the graph may have the buffer's address nevertheless."""
-        self._in_graphs: dict[Hashable, RecordedLaunch] = {}
+    _device: Device
+    _save: Save
+    _scratch: dict[int, list[tuple[Buffer, int]]] = field(default_factory=dict, init=False)
+    _graph_buffers: dict[Hashable, tuple[Buffer, int]] = field(default_factory=dict, init=False)
+    """Buffers of launches in CUDA graphs. All replays of a launch write to its buffer; the last one's records
+    stay. If a launch fails while it is captured, the graph may have the buffer's address nevertheless."""
+    _in_graphs: dict[Hashable, RecordedLaunch] = field(default_factory=dict, init=False)
 
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer. Raises ``NoDeviceMemory``."""
         # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
         buffers = self._scratch.setdefault(launch.record.device, [])
-        if not buffers or buffers[-1][1] < launch.record.buffer_bytes:
-            size = max(launch.record.buffer_bytes, 2 * buffers[-1][1] if buffers else 0)
-            made = (self._device.zeros_outside_graphs(size), size)
-            buffers.append(made)
-            launch.memory, launch.memory_bytes = made  # another thread may have made a smaller one meanwhile
-        else:
-            launch.memory, launch.memory_bytes = buffers[-1]
+        lent = buffers[-1] if buffers else None
+        if lent is None or lent[1] < launch.record.buffer_bytes:
+            size = max(launch.record.buffer_bytes, 2 * lent[1] if lent else 0)
+            lent = self._device.zeros_outside_graphs(size), size
+            buffers.append(lent)  # another thread may have made a smaller one meanwhile
+        launch.memory, launch.memory_bytes = lent
 
     def made(self, launch: RecordedLaunch) -> None:
         """Note that a launch was made, and have it saved now or later."""
@@ -112,20 +111,17 @@ class LaunchBuffers:
         return sum(size_bytes for _, size_bytes in list(self._graph_buffers.values()))
 
 
+@dataclass(eq=False)
 class ChosenLaunches(LaunchBuffers):
     """Buffers for the launches that the user chose by number, at most ``max_launches`` (0: no limit).
 
     The others are counted by reason in ``left_out``. Buffers of launches in graphs have at most ``max_graph_bytes``.
     """
 
-    def __init__(
-        self, device: Device, save: Save, max_launches: int, max_graph_bytes: int, left_out: Counter[str]
-    ) -> None:
-        super().__init__(device, save)
-        self._max_launches = max_launches
-        self._max_graph_bytes = max_graph_bytes
-        self._left_out = left_out
-        self._kept = 0
+    _max_launches: int
+    _max_graph_bytes: int
+    _left_out: Counter[str]
+    _kept: int = 0
 
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer; it is not kept if a limit is reached. Raises ``NoDeviceMemory``."""
@@ -175,13 +171,13 @@ class _StreamBuffers:
     has_room: bool = True  # false once the device or the limit has refused another buffer
 
     def keep(self, launch: RecordedLaunch) -> None:
-        """Make this the last launch, and free the buffer of the one before."""
         self.last.append(launch)
         former = _popped(self.last.popleft) if len(self.last) > 1 else None
         if former is not None and not former.is_handed_over:
             self.free.append(former)
 
 
+@dataclass(eq=False)
 class LastLaunches(LaunchBuffers):
     """Buffers for the last launch of each variant, of at most ``max_bytes`` in total.
 
@@ -189,10 +185,8 @@ class LastLaunches(LaunchBuffers):
     only the end shows which graph was replayed last.
     """
 
-    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
-        super().__init__(device, save)
-        self._max_bytes = max_bytes
-        self._streams: dict[Hashable, _StreamBuffers] = {}
+    _max_bytes: int
+    _streams: dict[Hashable, _StreamBuffers] = field(default_factory=dict, init=False)
 
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer. Raises ``NoDeviceMemory``."""

@@ -78,11 +78,6 @@ class KernelToSave:
         record = SavedLaunchRecord(**known, index=0, grid=(1, 1, 1), arguments=(), memory=(), files={})
         return cls(argument_kinds, record)
 
-    @property
-    def variant(self) -> str:
-        """Name of the kernel's variant."""
-        return self.record.variant
-
 
 @dataclass(slots=True, eq=False)
 class LaunchBeingSaved:
@@ -112,7 +107,7 @@ class LaunchSaver:
         self._kernels_folder = Path(choice.kernels_folder)
         has_others = choice.kernels_folder and any(map(has_other_values, self._kernels_folder.glob("*")))
         self._grids = ProgramGrids() if has_others else None
-        self._folder = Path(choice.folder)
+        self.folder = Path(choice.folder)  # which further launches are saved to
         self._device = device
         self._report = report
         self._bytes = 0
@@ -128,10 +123,6 @@ class LaunchSaver:
         self._threads: list[tuple[LaunchBeingSaved | None, threading.Thread]] = []
         """Threads that save a launch, or drop one."""
 
-    def save_to(self, folder: Path) -> None:
-        """Save further launches to a folder."""
-        self._folder = folder
-
     def is_over(self, variant: str) -> bool:
         """Return whether no launch of a variant is to be saved any more."""
         return variant in self._chosen or (self._variants is not None and variant not in self._variants)
@@ -140,11 +131,8 @@ class LaunchSaver:
         """Return whether to save the launch of a variant with this number."""
         return not self.is_over(variant) and self._launches.keeps(number)
 
-    def is_due_again(self, variant: str, grid: Grid) -> bool:
-        """Return whether to save a launch with what is now the kernel's main grid, instead of the saved one."""
-        return self._to_replace(variant, grid) is not None
-
-    def _to_replace(self, variant: str, grid: Grid) -> LaunchBeingSaved | None:
+    def to_replace(self, variant: str, grid: Grid) -> LaunchBeingSaved | None:
+        """Return the saved launch to replace, if it does not have what is now the kernel's main grid."""
         chosen = self._chosen.get(variant)
         if chosen is None:
             return None
@@ -158,7 +146,7 @@ class LaunchSaver:
         if chosen[0] is launch:
             return True
         # The first one may have come, and be on disk, since this one was found due as the first.
-        last = self._to_replace(launch.record.variant, launch.record.grid)
+        last = self.to_replace(launch.record.variant, launch.record.grid)
         if last is None:
             return False
         launch.replaced = last.replaced + 1
@@ -186,7 +174,7 @@ class LaunchSaver:
                     self._copy(launch, stream)
                     return launch
             if not before_first_run(functools.partial(self._save_in_graph, launch)):
-                self._in_unknown_graphs[kernel.variant] = launch
+                self._in_unknown_graphs[kernel.record.variant] = launch
         except Exception as error:  # noqa: BLE001 (the program must go on)
             let_through(error)
             if self._choose(launch):  # or if it was chosen as the first
@@ -217,7 +205,7 @@ class LaunchSaver:
         launch.reached = self._with_found(launch.reached, stream)
         self._require_room(launch.reached)
         ending = f".{launch.replaced}" if launch.replaced else SAVED_LAUNCH_ENDING
-        launch.folder = self._folder / f"{launch.record.variant}-{os.getpid()}{ending}"
+        launch.folder = self.folder / f"{launch.record.variant}-{os.getpid()}{ending}"
         launch.snapshot = MemorySnapshot(self._device, [one.memory for one in launch.reached])
         # Noted first: an exception of a signal handler may come right after the copy.
         self._begun.append(launch)
@@ -375,9 +363,8 @@ class LaunchSaver:
             self._wait_for(stream, time.monotonic() + self._choice.max_seconds)
             for one in to_search:
                 searched.add(one.memory.address)
-                contents = self._device.contents(
-                    one.memory.address, min(one.memory.size_bytes, MAX_SEARCHED_BYTES), stream
-                )
+                size_bytes = min(one.memory.size_bytes, MAX_SEARCHED_BYTES)
+                contents = self._device.contents(one.memory.address, size_bytes, stream)
                 found += found_in(contents, [*reached, *found], at)
             if not found:
                 break
@@ -401,10 +388,9 @@ class LaunchSaver:
         if len(reached) > MAX_RANGES:
             raise NotSaved(f"its memory is in {len(reached)} ranges, and the limit is {MAX_RANGES}")
         size_bytes = sum(one.memory.size_bytes for one in reached)
-        if size_bytes > self._choice.max_launch_bytes:
-            raise NotSaved(
-                f"its memory of {size_text(size_bytes)} exceeds the limit of {size_text(self._choice.max_launch_bytes)}"
-            )
+        limit_bytes = self._choice.max_launch_bytes
+        if size_bytes > limit_bytes:
+            raise NotSaved(f"its memory of {size_text(size_bytes)} exceeds the limit of {size_text(limit_bytes)}")
         if self._bytes + size_bytes > self._choice.max_bytes:
             raise NotSaved(f"the launches saved before take up the limit of {size_text(self._choice.max_bytes)}")
         self._bytes += size_bytes

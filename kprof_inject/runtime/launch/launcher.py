@@ -176,7 +176,7 @@ class CapturingLauncher(StandInLauncher):
     ) -> LaunchBeingSaved | None:
         """Copy the memory of a launch that is about to be made, if it is the one to save."""
         variant, number, grid = self._planned.variant, launch.record.index, launch.record.grid
-        is_due_again = not launch.record.graph and saver.is_due_again(variant, grid)
+        is_due_again = not launch.record.graph and saver.to_replace(variant, grid) is not None
         if not is_due_again and not saver.is_due(variant, number):
             return None
         record = launch.build.record
@@ -271,11 +271,11 @@ class SavingLauncher(StandInLauncher):
         """Launch as Triton's launcher does, and save the launch if it is the one to save."""
         grid = (grid_x, grid_y, grid_z)
         capture, saved = self._capture(), None
-        if capture is None or capture.saver.is_over(self._to_save.variant):
+        if capture is None or capture.saver.is_over(self._to_save.record.variant):
             self._step_aside()
         elif not is_benchmarking() and grid_x * grid_y * grid_z:
             number = next(self._numbers)
-            if capture.saver.is_due(self._to_save.variant, number):
+            if capture.saver.is_due(self._to_save.record.variant, number):
                 saved = capture.saver.begin(self._to_save, number, grid, stream, args)
         if capture is None or saved is None:
             return self._launch(*grid, stream, function, metadata, *args)

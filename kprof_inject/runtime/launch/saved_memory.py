@@ -152,7 +152,13 @@ def _reached(paired: Sequence[tuple[Any, Any]], allocation_at: FindAllocation) -
         if isinstance(kind, tuple):
             yield from _reached(list(zip(argument, kind, strict=True)), allocation_at)
         elif match := _POINTED_TO.match(kind):
-            yield from _pointed_to(argument, match[1] or match[2] or "", allocation_at)
+            element, tensor = match[1] or match[2] or "", argument
+            while not hasattr(tensor, "untyped_storage") and getattr(tensor, "base", None) is not None:
+                tensor = tensor.base
+            if not hasattr(tensor, "untyped_storage"):
+                yield from _allocated(_pointer(tensor).address, element, allocation_at)
+            elif (storage := tensor.untyped_storage()).nbytes():
+                yield ReachedRange(MemoryRange(storage.data_ptr(), storage.nbytes()), element)
         elif kind == "nvTmaDesc":
             address = int.from_bytes(bytes.fromhex(_tensor_map(argument).data)[:8], "little")
             yield from _allocated(address, "", allocation_at)
@@ -161,18 +167,6 @@ def _reached(paired: Sequence[tuple[Any, Any]], allocation_at: FindAllocation) -
             allocation = allocation_at(int(argument))
             if allocation is not None:
                 yield ReachedRange(allocation, is_found=True)
-
-
-def _pointed_to(argument: Any, element: str, allocation_at: FindAllocation) -> Iterator[ReachedRange]:
-    tensor = argument
-    while not hasattr(tensor, "untyped_storage") and getattr(tensor, "base", None) is not None:
-        tensor = tensor.base
-    if hasattr(tensor, "untyped_storage"):
-        storage = tensor.untyped_storage()
-        if storage.nbytes():
-            yield ReachedRange(MemoryRange(storage.data_ptr(), storage.nbytes()), element)
-        return
-    yield from _allocated(_pointer(tensor).address, element, allocation_at)
 
 
 def _allocated(address: int, element: str, allocation_at: FindAllocation) -> Iterator[ReachedRange]:

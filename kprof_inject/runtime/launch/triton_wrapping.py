@@ -245,7 +245,12 @@ class ProgramGrids:
         @functools.wraps(original)
         def run(function: Any, *args: Any, grid: Any, warmup: Any, **kwargs: Any) -> Any:
             def grid_with(others: Mapping[str, Any]) -> Any:
-                return grid({**_arguments(function, args, kwargs), **others}) if callable(grid) else None
+                if not callable(grid):
+                    return None
+                own = {name: value for name, value in kwargs.items() if name in function.arg_names}
+                bound = function.signature.bind(*args, **own)
+                bound.apply_defaults()
+                return grid({**bound.arguments, **others})
 
             launches.grids.append(grid_with)
             try:
@@ -265,13 +270,6 @@ class ProgramGrids:
         if not grids or _grid_of(grids[-1], {}) != present:
             return tuple(others)
         return tuple(replace(one, grid=_grid_of(grids[-1], one.values)) for one in others)
-
-
-def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in kwargs.items() if name in function.arg_names}
-    bound = function.signature.bind(*args, **own)
-    bound.apply_defaults()
-    return dict(bound.arguments)
 
 
 def _grid_of(function: Callable[[Mapping[str, Any]], Any], others: Mapping[str, Any]) -> Grid | None:

@@ -37,7 +37,6 @@ def _run_shadowed() -> None:
 
 
 def _load_unlisted(spec: "Any") -> "Any":
-    """Load a module without adding it to ``sys.modules``."""
     module = _frozen_importlib.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

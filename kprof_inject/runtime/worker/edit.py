@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,13 +42,9 @@ class KernelToEdit(Struct, frozen=True):
     constants: Values = {}
     grid: Grid | None = None
 
-    def option(self, name: str) -> Any:
-        """Return a compile option."""
-        return self.record.options.get(name)
-
     def number(self, name: str) -> int:
         """Return a compile option that is a number; 0 if it is not set."""
-        return int(self.option(name) or 0)
+        return int(self.record.options.get(name) or 0)
 
     def text(self, stage: Stage) -> str:
         """Return the text of a stage."""
@@ -74,7 +70,7 @@ class KernelToEdit(Struct, frozen=True):
         """Return the kernel, to be compiled from its TTIR. Raises ``EditRefused`` if that is impossible."""
         if not self.ttir:
             raise EditRefused("it has no TTIR to compile again (Gluon kernels have none)")
-        if self.option("ir_override") or self.record.metadata.get("ir_override"):
+        if self.record.options.get("ir_override") or self.record.metadata.get("ir_override"):
             raise EditRefused("the program puts its code in place (ir_override), so that options change nothing")
         return replace(self, stage="ttir")
 

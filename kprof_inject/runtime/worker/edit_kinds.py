@@ -69,7 +69,7 @@ def _with_warps(kernel: KernelToEdit, value: str) -> KernelToEdit:
 
 def _more_registers(kernel: KernelToEdit) -> list[str]:
     """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""
-    return [str(_MAX_REGISTERS)] if kernel.option("maxnreg") else []
+    return [str(_MAX_REGISTERS)] if kernel.record.options.get("maxnreg") else []
 
 
 def _fewer_registers(kernel: KernelToEdit) -> list[str]:

@@ -11,7 +11,7 @@ import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
 from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.worker.paired_launches import BackToBack, PairedLaunches, Watchdog, empty_ns
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import Workspace
 
 _TIMES_L2 = 2  # reading twice as much as fits leaves nothing else
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
@@ -64,11 +64,9 @@ def l2_fills(launch: LoadedLaunch) -> Iterator[Fills]:
                 fills["inputs"] = partial(_read, launch, *inputs)
             size_bytes = _TIMES_L2 * l2_bytes()
             if size_bytes:
-                try:
+                with suppress(NoDeviceMemory):  # else as much as the launch itself left
                     buffer = lent.enter_context(launch.device.borrowed(size_bytes, launch.stream))
                     fills["emptied"] = partial(_read, launch, MemoryRange(buffer.data_ptr(), size_bytes))
-                except NoDeviceMemory:
-                    pass  # as much as the launch itself left
         yield fills
 
 
@@ -134,9 +132,8 @@ class MeasuredLaunch:
             self._wait()
 
         values, passes = profiler.measure(metrics, self._begin, launch)
-        return CountersRecord(
-            metrics={name: value for name, value in values.items() if math.isfinite(value)}, passes=passes
-        )
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        return CountersRecord(metrics=finite, passes=passes)
 
     def sample(self, sampler: PcSampler) -> SamplesRecord:
         """Sample the warps. The sampler was enabled before the kernel was loaded.
@@ -157,11 +154,9 @@ class MeasuredLaunch:
         of_one = max(sum(sum(counts.values()) for counts in samples.of(name).values()), 1)
         by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
         more = max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)
-        try:
+        with suppress(CuptiError):  # the buffer was too small for all of these: keep the samples of the first launch
             sample(more)
             launches += more
-        except CuptiError:
-            pass  # the buffer was too small for all of these launches: keep the samples of the first
         by_address = samples.of(name)
         if not by_address:
             raise KprofError("CUPTI took no sample of it")
@@ -188,15 +183,6 @@ class MeasuredLaunch:
         device.synchronise(device.current())
 
 
-def _compiled_from(text: Path, kernel: DumpedKernel, workspace: Workspace) -> Any:
-    """Compile a kernel from its instrumented TTGIR alone, because its source is not here."""
-    folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    compile_text(text.read_text(), kernel.info, folder)
-    return CompiledKernel(source_of(kernel.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
-
-
 def capture_in_worker(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
     """Launch a saved launch with the records that are planned in the session's workspace, and save their buffers.
 
@@ -209,6 +195,15 @@ def capture_in_worker(launch: LoadedLaunch, clean: Any, session_path: Path, time
     scope_table = workspace.scope_table(dumped.variant)
     if scope_table is None:
         raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
+
+    def compiled_from(text: Path, _: ExitStack) -> Any:
+        # From its instrumented TTGIR alone, because its source is not here.
+        folder = workspace.recorded_builds_folder / f"{dumped.variant}.compiled"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        compile_text(text.read_text(), dumped.info, folder)
+        return CompiledKernel(source_of(dumped.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
+
     sys.argv = [str(launch.saved.folder)]  # the capture says what was run
     with own_scratch(device), l2_fills(launch) as fills:
         l2 = contents_as_in_program(launch, clean, fills, _CLEAN_LAUNCHES)
@@ -217,15 +212,7 @@ def capture_in_worker(launch: LoadedLaunch, clean: Any, session_path: Path, time
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()
         plan = KernelPlan(dumped, dumped.variant, scope_table)
-        planned = PlannedKernel(
-            session,
-            report,
-            device,
-            lambda _: None,
-            dumped,
-            plan,
-            lambda path, _: _compiled_from(path, dumped, workspace),
-        )
+        planned = PlannedKernel(session, report, device, lambda _: None, dumped, plan, compiled_from)
         record_launches(clean, planned, capture.current)
         for _ in range(times):
             launch.refresh()

@@ -329,7 +329,7 @@ class PairedLaunches:
 
         Also return whether the results are the same from launch to launch, unlike with atomics on floats.
         """
-        timed, alone = self._timer(), []
+        timed, alone = BackToBack(self.launch.device, self.launch.stream, self.launch.refresh), []
         for _ in range(3):
             alone.append(self._alone(timed, self.clean))
             self.results.note(alone[-1][1])
@@ -347,12 +347,8 @@ class PairedLaunches:
                 timed.launches = min(max(math.ceil(_MIN_BATCH_NS / max(self.clean_ns, 1.0)), 1), _MAX_IN_BATCH)
         return timed, is_repeatable
 
-    def _timer(self) -> BackToBack:
-        return BackToBack(self.launch.device, self.launch.stream, self.launch.refresh)
-
     def _refused(self, timed: BackToBack) -> dict[int, str]:
-        """Run each variant once; return those whose results are refused, each with the reason."""
-        alone, refusals = self._timer(), {}
+        alone, refusals = BackToBack(self.launch.device, self.launch.stream, self.launch.refresh), {}
         for place, kernel in enumerate(self.variants):
             if kernel is not None:
                 _, digest = self._alone(alone, kernel)

@@ -159,7 +159,6 @@ def _objection(module: Module) -> str:
 
 
 def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> bool:
-    """Return whether the effect of an atomic operation depends on which CTA comes first."""
     if operation.name != "tt.atomic_rmw" or _ORDERED_ATOMICS.match(operation.tail):
         return True
     results = set(result_names(operation))

@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -63,8 +62,12 @@ def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
             launches.variants = []
             build = replace(build, refusal=f"it does not load: {first_line(error)}")
-    until_s, unsettled = time.monotonic() + task.seconds, partial(_unsettled, task.best)
-    timed = launches.run(until_s, _MAX_ROUNDS, unsettled, MIN_PAIRS)
+
+    def unsettled(pairs: Sequence[LaunchPairs]) -> Collection[int]:
+        # That may be faster than the best so far, and are not known well enough.
+        return [place for place, one in enumerate(pairs) if one.interval[0] <= task.best and one.error > _PRECISE]
+
+    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, unsettled, MIN_PAIRS)
     for place, pairs in enumerate(timed.pairs):
         difference = results.differences.pop(place, None)
         build = replace(build, refusal=timed.refusals.get(place, "" if pairs.ns else "there was no time to launch it"))
@@ -83,11 +86,6 @@ def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -
         is_repeatable=timed.is_repeatable,
         changes_memory=results.changes_memory,
     )
-
-
-def _unsettled(best: float, pairs: Sequence[LaunchPairs]) -> Collection[int]:
-    """Return the builds that may take less than ``best`` of the unchanged time, and are not known well enough."""
-    return [place for place, one in enumerate(pairs) if one.interval[0] <= best and one.error > _PRECISE]
 
 
 def overwrite_outputs(launch: LoadedLaunch) -> None:
@@ -137,14 +135,7 @@ def _compiled_arguments(argument: SavedArgument) -> int:
     return 1 + 2 * len(shape) if isinstance(shape, tuple) else 1
 
 
-DEFAULT_TOLERANCES = {
-    "fp64": 1e-8,
-    "fp32": 1e-4,
-    "fp16": 1e-2,
-    "bf16": 1e-2,
-    "fp8e4nv": 1e-1,
-    "fp8e5": 2e-1,
-}
+DEFAULT_TOLERANCES = {"fp64": 1e-8, "fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "fp8e4nv": 1e-1, "fp8e5": 2e-1}
 """Largest difference by default, relative to the largest magnitude: some roundings of each type (an fp8 number has 3
 or 2 bits after its first one)."""
 
@@ -195,10 +186,9 @@ class CloseResults(Results):
             return ""
         if self._own_refusal is None:
             (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
-            vary = a_digest != b_digest and self._compared(a_digest, a, b_digest, b.__getitem__)[1]
-            self._own_refusal = (
-                "the unchanged kernel's own results differ from launch to launch by more" if vary else ""
-            )
+            varies = a_digest != b_digest and self._compared(a_digest, a, b_digest, b.__getitem__)[1]
+            own_refusal = "the unchanged kernel's own results differ from launch to launch by more"
+            self._own_refusal = own_refusal if varies else ""
         if self._own_refusal:
             return self._own_refusal
         found = 0.0

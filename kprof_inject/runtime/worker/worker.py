@@ -5,34 +5,49 @@ A kernel that fails ends this process; the process that started it then starts a
 
 from __future__ import annotations
 
+import math
+import os
+import statistics
 import time
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import triton
 from msgspec.structs import replace
+from triton.runtime.driver import driver
 
 from kprof_inject.capture.cta_samples import CtaChoice
+from kprof_inject.capture.experiments import DelayedBuildRecord, ExperimentRecord, MeasuredDelayRecord, SpinRecord
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
-from kprof_inject.capture.resources import PairedTimesRecord
+from kprof_inject.capture.resources import PairedTimesRecord, Resources
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
+from kprof_inject.capture.schema import Grid, plausible_sm_clock_hz
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.child_process import serve
-from kprof_inject.runtime.compiling.builds import load, source_of
+from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to, source_of
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
-from kprof_inject.runtime.devices.cuda_driver import current_context
+from kprof_inject.runtime.devices.cuda_driver import current_context, l2_bytes, resources_of
 from kprof_inject.runtime.devices.worker_device import AddressTaken, WorkerDevice, worker_device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import writing_to
 from kprof_inject.runtime.launch.timing import EmptyKernel
-from kprof_inject.runtime.worker.delayed_kernel import time_delays
 from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch, NotReplayable, loaded_launch
 from kprof_inject.runtime.worker.measured_launch import capture_in_worker, measured_launch
-from kprof_inject.runtime.worker.paired_launches import HOST_IS_SLOW, BackToBack, PairedLaunches, Watchdog, empty_ns
+from kprof_inject.runtime.worker.paired_launches import (
+    HOST_IS_SLOW,
+    BackToBack,
+    LaunchPairs,
+    PairedLaunches,
+    Watchdog,
+    empty_ns,
+)
 from kprof_inject.runtime.worker.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
@@ -52,6 +67,8 @@ _MIN_TIMES = 5  # ``timeline.comparison`` needs this many for an interval
 _MIN_NS = 1.0  # below the steps of the device's timer
 _SAMPLING_PERIOD_LOG2 = 8
 _SAMPLING_BUFFER_BYTES = 256 << 20
+SLOPE_ERROR = 0.03  # an experiment ends early when half the interval of every slope is below this
+MAX_ROUNDS = 2000  # more rounds do not help: a slope that is imprecise after these is so for other reasons
 
 
 class Worker:
@@ -93,7 +110,6 @@ class Worker:
         return loaded_launch(self._device, saved)
 
     def _loaded_to_edit(self, task: TimeEdit) -> tuple[PairedLaunches, CloseResults]:
-        """Return a launch to time with edits: that of the task before, if it is the same one."""
         if self._edited is None or self._edited[:2] != (task.launch, task.tolerance):
             self.forget_edited()
             launch = self._held.enter_context(self._loaded(task))
@@ -119,37 +135,29 @@ class Worker:
                 write_experiment(Path(task.folder), experiment)
                 return TaskResult()
             case CaptureLaunch():
-                return TaskResult(
-                    l2=capture_in_worker(launch, clean_kernel(launch.saved), Path(task.session), task.times)
-                )
+                clean = clean_kernel(launch.saved)
+                return TaskResult(l2=capture_in_worker(launch, clean, Path(task.session), task.times))
             case CountLaunch():
-                profiler = self._ready_profiler(launch.device)
+                if self._sampler is not None and self._is_sampling:
+                    self._sampler.disable()  # CUPTI does not count while sampling is enabled
+                    self._is_sampling = False
+                if self._profiler is None:
+                    self._profiler = RangeProfiler(self._cupti, launch.device.current(), current_context())
                 with measured_launch(launch, clean_kernel(launch.saved), self._watchdog) as measured:
                     self._l2[task.launch] = measured.l2
-                    counters = measured.count(profiler, task.metrics)
+                    counters = measured.count(self._profiler, task.metrics)
                     return TaskResult(measurements=MeasurementsRecord(counters=counters, l2=measured.l2))
             case SampleLaunch():
-                sampler, l2 = self._ready_sampler(), self._l2.get(task.launch)
+                if self._sampler is None:
+                    settings = _SAMPLING_PERIOD_LOG2, _SAMPLING_BUFFER_BYTES
+                    self._sampler = PcSampler(self._cupti, current_context(), *settings)
+                if not self._is_sampling:  # it samples the kernels that are loaded from now on
+                    self._sampler.enable()
+                    self._is_sampling = True
+                l2 = self._l2.get(task.launch)
                 with measured_launch(launch, clean_kernel(launch.saved), self._watchdog, l2) as measured:
-                    samples = measured.sample(sampler)
+                    samples = measured.sample(self._sampler)
                     return TaskResult(measurements=MeasurementsRecord(samples=samples, l2=measured.l2))
-
-    def _ready_profiler(self, device: WorkerDevice) -> RangeProfiler:
-        if self._sampler is not None and self._is_sampling:
-            self._sampler.disable()  # CUPTI does not count while sampling is enabled
-            self._is_sampling = False
-        if self._profiler is None:
-            self._profiler = RangeProfiler(self._cupti, device.current(), current_context())
-        return self._profiler
-
-    def _ready_sampler(self) -> PcSampler:
-        """Return what samples the kernels that are loaded from now on."""
-        if self._sampler is None:
-            self._sampler = PcSampler(self._cupti, current_context(), _SAMPLING_PERIOD_LOG2, _SAMPLING_BUFFER_BYTES)
-        if not self._is_sampling:
-            self._sampler.enable()
-            self._is_sampling = True
-        return self._sampler
 
     @cached_property
     def _cupti(self) -> Cupti:
@@ -185,9 +193,8 @@ def _time_records(task: TimeRecords, launch: LoadedLaunch, watchdog: Watchdog) -
             raise NotReplayable(HOST_IS_SLOW)
         batch = BackToBack(device, launch.stream, launch.refresh, timed.launches, restores=False)
         with device.unaffected_by_graphs():
-            clean_empty_ns, with_records_empty_ns = (
-                empty_ns(batch, EmptyKernel.like(metadata)) for metadata in (clean.metadata, known)
-            )
+            both = (EmptyKernel.like(clean.metadata), EmptyKernel.like(known))
+            clean_empty_ns, with_records_empty_ns = (empty_ns(batch, kernel) for kernel in both)
     return PairedTimesRecord(
         clean_ns=tuple(max(ns, _MIN_NS) for ns in pairs.clean_ns),
         with_records_ns=tuple(max(ns, _MIN_NS) for ns in pairs.ns),
@@ -196,6 +203,105 @@ def _time_records(task: TimeRecords, launch: LoadedLaunch, watchdog: Watchdog) -
         clean_empty_ns=clean_empty_ns,
         with_records_empty_ns=with_records_empty_ns,
     )
+
+
+def time_delays(task: TimeDelays, launch: LoadedLaunch, clean: Any, watchdog: Watchdog) -> ExperimentRecord:
+    """Time the builds of the task's plan against the kernel without delays, ``clean``.
+
+    Raises ``NotReplayable`` if the module's text compiles to another kernel than the source, if no build loads, and as
+    ``PairedLaunches.run`` does.
+    """
+    plan, saved, device, folder = task.plan, launch.saved, launch.device, Path(task.builds)
+    own_assembly = str(clean.asm.get("ptx") or clean.asm.get("amdgcn") or "")
+    if objection := objection_to("ttgir", own_assembly, assembly_in(folder / plan.plain)):
+        raise NotReplayable(objection)
+    builds = [_loaded(clean, saved.record.grid, folder, build) for build in plan.builds]
+    if not any(kernel for kernel, _ in builds):
+        raise NotReplayable(next((refusal for _, refusal in builds if refusal), "no delay was compiled"))
+
+    def unsettled(pairs: Sequence[LaunchPairs]) -> Collection[int]:
+        timed = [(found, build) for found, build in zip(pairs, plan.builds, strict=True) if found.ns]
+        delays = [(build.scope, build.delay_cycles, build.whole_share) for _, build in timed]
+        return () if are_precise([found for found, _ in timed], delays, SLOPE_ERROR) else range(len(pairs))
+
+    launches = PairedLaunches(launch, clean, [kernel for kernel, _ in builds], watchdog)
+    timed = launches.run(time.monotonic() + task.seconds, MAX_ROUNDS, unsettled)
+    # How long the delays take by themselves, if the device can measure it.
+    counted = device.counted(plan.spin_kernel, len(plan.spin_cycles), launch.stream) if plan.spin_kernel else []
+    spins = zip(plan.spin_cycles, counted, strict=False)
+    delays = []
+    for place, (build, (kernel, refusal), pairs) in enumerate(zip(plan.builds, builds, timed.pairs, strict=True)):
+        refusal = refusal or timed.refusals.get(place, "")
+        delays.append(
+            MeasuredDelayRecord(
+                scope=build.scope,
+                delay_cycles=build.delay_cycles,
+                # The timer's steps are many times longer than 0.1 ns.
+                ns=() if refusal else tuple(round(ns, 1) for ns in pairs.ns),
+                clean_ns=() if refusal else tuple(round(ns, 1) for ns in pairs.clean_ns),
+                registers=None if kernel is None else kernel.n_regs,
+                refusal=refusal,
+            )
+        )
+    properties = _properties()
+    return ExperimentRecord(
+        name=saved.kernel.name,
+        variant=saved.record.variant,
+        pid=os.getpid(),
+        scopes=plan.scopes,
+        target=saved.kernel.target,
+        device_name=device.names()[device.current()],
+        sm_count=properties.get("multiprocessor_count") or None,
+        nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
+        sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else None,
+        l2_bytes=l2_bytes() or None,
+        clean=Resources(**resources_of(clean)),
+        grid=saved.record.grid,
+        arguments=ArgumentKinds.of(saved.kernel.signature).numbers(launch.arguments),
+        delays=tuple(delays),
+        spins=tuple(SpinRecord(cycles, count / plan.spin_rounds) for cycles, count in spins),
+        warps=plan.warps,
+        launches=timed.launches,
+        seconds=timed.seconds,
+        timed=sum(len(pairs.ns) for pairs in timed.pairs),
+        ended=timed.ended,
+    )
+
+
+def _loaded(clean: Any, grid: Grid, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+    if build.binary is None:
+        return None, build.refusal
+    try:
+        loaded = load(folder / build.binary, clean.src, clean.hash)
+    except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+        return None, f"it does not load: {first_line(error)}"
+    room, clean_room = (Resources(**resources_of(kernel)).ctas_per_sm for kernel in (loaded, clean))
+    if room != clean_room:
+        # If all CTAs run at once, more room on an SM changes nothing.
+        slots = _properties().get("multiprocessor_count", 0) * min(room or 0, clean_room or 0)
+        if prod(grid) > slots:
+            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
+    return loaded, ""
+
+
+def _properties() -> dict[str, int]:
+    found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
+    return found
+
+
+def are_precise(pairs: Sequence[LaunchPairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
+    """Return whether all slopes are known to within ``slope_error``; false if there are none.
+
+    ``delays`` has for each build its scope, its cycles, and the fraction by which the kernel takes longer if none of
+    these cycles are hidden.
+    """
+    base = {scope: pairs[index].error for index, (scope, cycles, _) in enumerate(delays) if not cycles}
+    errors: dict[int, float] = {}
+    for index, (scope, cycles, share) in enumerate(delays):
+        if cycles:
+            error = math.hypot(pairs[index].error, base.get(scope, 0.0)) / share if share else math.inf
+            errors.setdefault(scope, error)  # of the scope's first delay, the shortest
+    return bool(errors) and max(errors.values()) <= slope_error
 
 
 if __name__ == "__main__":
