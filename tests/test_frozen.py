@@ -117,9 +117,10 @@ def test_traces(kprof: CommandLine, name: str) -> None:
 def test_no_output_depends_on_the_processor(kprof: CommandLine) -> None:
     """Without its SIMD instructions, numpy sorts what is equal in another order, and BLAS adds in another one."""
     other = {"NPY_DISABLE_CPU_FEATURES": " ".join(__cpu_dispatch__), "OPENBLAS_CORETYPE": "Nehalem"}
-    words = ("report", "--json", "--html=page.html", DEMO / "one-stage")
-    here = printed(kprof, *words)
-    page = unpacked(kprof.folder / "page.html")
-    there = run_python("-m", "kprof_inject", *words, folder=kprof.folder, env={**other, "COLUMNS": "160"})
-    assert (there.exit_code, there.stdout) == (0, here), there.stderr
-    assert unpacked(kprof.folder / "page.html") == page
+    for option in ("--html=page.html", "--json"):
+        here = printed(kprof, "report", option, DEMO / "one-stage")
+        page = unpacked(kprof.folder / "page.html")
+        words = ("-m", "kprof_inject", "report", option, DEMO / "one-stage")
+        there = run_python(*words, folder=kprof.folder, env={**other, "COLUMNS": "160"})
+        assert (there.exit_code, there.stdout) == (0, here), there.stderr
+        assert unpacked(kprof.folder / "page.html") == page
