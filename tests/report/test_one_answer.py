@@ -6,6 +6,7 @@ Each sentence of LIMIT, TRY and TRUST is compared, and each figure that two of t
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 import sys
@@ -19,11 +20,16 @@ import numpy as np
 import pytest
 from command_line import CommandLine
 from programs.child import REPO
+from rich.console import Console
 
 import kprof_inject
 from kprof_inject.capture.encoding import json_values, rounded
+from kprof_inject.pipeline.captures import experiments_at, open_capture, report_on
 from kprof_inject.quantities import before_and_after, percent, resolved_time, short_time
 from kprof_inject.report.facts import Answer, per_cta_text
+from kprof_inject.report.json_text import whole_text
+from kprof_inject.report.terminal.screens import answers_text, print_all
+from kprof_inject.timeline.choice import EVERYTHING
 
 sys.path.append(str(Path(__file__).with_name("html")))
 from unpacked import unpacked
@@ -34,7 +40,7 @@ PAIRS = [
     (DEMO / "one-stage", DEMO / "three-stages"),
     (TESTS / "matmul-one-stage", TESTS / "matmul-three-stages"),
 ]
-WIDE = {"COLUMNS": "4000"}
+WIDE = 4000  # columns: no line is folded
 MAX_ADVICE = 2
 """Of a first screen."""
 
@@ -42,20 +48,24 @@ Json = dict[str, Any]
 
 
 class Surfaces:
-    """A capture's answer on every surface."""
+    """A capture's answer on every surface: those that decode few launches, and those that decode all, analysed once.
 
-    def __init__(self, kprof: CommandLine, capture: Path) -> None:
-        def printed(*words: str | Path) -> str:
-            ended = kprof("report", *words, capture, env=WIDE)
-            assert ended.exit_code == 0, ended.stderr
-            return ended.stdout
+    How commands call these functions is frozen in ``test_frozen.py``.
+    """
 
-        self.screen = printed("--html", "page.html").splitlines()
-        self.details = printed("-v").splitlines()
-        self.answers: list[Json] = json.loads(printed("--json"))
-        self.launches: list[Json] = json.loads(printed("--json", "--launch", "0-"))
-        self.page: list[Json] = [launch["meta"] for launch in unpacked(kprof.folder / "page.html")]
-        results = kprof_inject.load(capture)
+    def __init__(self, folder: Path, place: Path) -> None:
+        capture = open_capture(place)
+        few = report_on(capture, experiments_at(place, pytest.fail), pytest.fail, EVERYTHING)
+        self.screen = answers_text(few, WIDE).splitlines()
+        self.answers: list[Json] = json.loads("".join(whole_text(few)))
+        results = kprof_inject.load(place)
+        report = results._report(results.timelines)
+        results._report = lambda _: report
+        details = io.StringIO()
+        print_all(report, Console(file=details, width=WIDE))
+        self.details = details.getvalue().splitlines()
+        self.launches: list[Json] = json.loads("".join(whole_text(report, report.launches)))
+        self.page: list[Json] = [launch["meta"] for launch in unpacked(results.html(folder / "page.html"))]
         self.python = [of_json(answer) for answer in results.answers()]
         self.findings = [of_json(finding) for finding in results.findings()]
         self.report = results.report().splitlines()
@@ -69,7 +79,7 @@ def of_json(record: Any) -> Json:
 
 @pytest.fixture(scope="module", params=CAPTURES, ids=lambda path: path.name)
 def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Surfaces:
-    return Surfaces(CommandLine(tmp_path_factory.mktemp("surfaces")), request.param)
+    return Surfaces(tmp_path_factory.mktemp("surfaces"), request.param)
 
 
 def differing(said: Surfaces) -> list[str]:
@@ -234,6 +244,7 @@ def test_everything_that_is_said_twice_is_the_same(surfaces: Surfaces) -> None:
         lambda said: said.report.remove(next(line for line in said.report if line.startswith("TRUST"))),
     ],
 )
+@pytest.mark.parametrize("surfaces", [TESTS / "matmul-one-stage"], ids=lambda path: path.name, indirect=True)
 def test_any_difference_is_found(surfaces: Surfaces, damage: Callable[[Surfaces], None]) -> None:
     damaged = deepcopy(surfaces)
     damage(damaged)
@@ -243,7 +254,7 @@ def test_any_difference_is_found(surfaces: Surfaces, damage: Callable[[Surfaces]
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0].name)
 def test_a_comparison_says_what_the_answers_of_its_sides_say(pair: tuple[Path, Path], tmp_path: Path) -> None:
     kprof = CommandLine(tmp_path)
-    ended = kprof("diff", "--html", "page.html", *pair, env=WIDE)
+    ended = kprof("diff", "--html", "page.html", *pair, env={"COLUMNS": str(WIDE)})
     shown = json.loads(kprof("diff", "--json", *pair).stdout)
     page = html.unescape(re.sub(r"<[^>]*>", "", kprof.read("page.html")))
     (compared,), lines = shown["kernels"], ended.stdout.splitlines()
