@@ -146,7 +146,10 @@ def watch_for_the_end() -> None:
     os._exit = leave_after_callbacks
     # All other functions of the family call one of these two.
     os.execv = _after_callbacks(os.execv)
+    takes_file_descriptors = os.execve in os.supports_fd
     os.execve = _after_callbacks(os.execve)
+    if takes_file_descriptors:
+        os.supports_fd.add(os.execve)
 
 
 def at_end(callback: Callback) -> None:

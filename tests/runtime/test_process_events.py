@@ -245,3 +245,9 @@ def test_a_kernel_that_is_never_loaded_goes_when_the_program_drops_it() -> None:
     kept = weakref.ref(kernel)
     del kernel
     assert kept() is None
+
+
+def test_a_program_finds_out_what_execve_takes_as_by_itself() -> None:
+    words = "from kprof_inject.runtime import process_events", "process_events.watch_for_the_end()"
+    program = f"import os; {'; '.join(words)}; assert os.execve in os.supports_fd"
+    subprocess.run([sys.executable, "-c", program], check=True)
