@@ -262,11 +262,11 @@ def test_fewer_ctas_record_if_all_else_fails(tmp_path: Path, ctas: str, shift: i
 
 SLOW_CTAS = """
 from kprof_inject.capture.slowdown import Slowdown
-from kprof_inject.runtime.launch import launch_capture
+from kprof_inject.runtime.launch import copier
 import time
 
 parts = [{part}, 0.0, 0.0, 0.0]
-launch_capture.slowdown_of = lambda *_: Slowdown(parts.pop(0), 0.02)
+copier.slowdown_of = lambda *_: Slowdown(parts.pop(0), 0.02)
 """
 
 

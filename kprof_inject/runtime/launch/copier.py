@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
 import msgspec
+import numpy as np
 
+from kprof_inject.capture.buffer_layouts import LAYOUTS, ends_and_rows
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord
+from kprof_inject.capture.slowdown import Slowdown, first_warp_ns, slowdown_of
+from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
@@ -23,6 +27,8 @@ _READ_CLOCK_EVERY_NS = 5_000_000_000
 MAX_WAITING_BYTES = 1 << 30  # maximum device memory waiting to be written; launches beyond it are left out
 
 _NOTE_EVERY_S = 1.0
+
+_MAX_COMPARED = 1 << 18  # CTAs of a launch that are compared: to compare more takes over 0.1 s
 
 _NEVER_RAN = bytes(4)  # first bytes of a CTA that never ran; a CTA that ran writes a preamble there
 
@@ -36,8 +42,8 @@ class BufferCopier:
     the disk or the device ends the capture: later launches are counted, and the program goes on.
 
     ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
-    thread calls ``note_progress`` about once a second, and ``compare_ctas`` with each launch that it has written.
-    ``saved`` counts the launches written, with replaced ones.
+    thread calls ``note_progress`` about once a second, and ``note_slowdown`` for each build of which a sample of the
+    CTAs records. ``saved`` counts the launches written, with replaced ones.
 
     It also reads the timer of each device that it copies from, at first and every few seconds, which shows how the
     timer drifts against the host's clock.
@@ -52,7 +58,7 @@ class BufferCopier:
         max_bytes: int,
         replaces: bool,
         note_progress: Callable[[int], None],
-        compare_ctas: Callable[[RecordedLaunch, memoryview], None],
+        note_slowdown: Callable[[RecordingBuild, Slowdown], None],
     ) -> None:
         self._device = device
         self._writer = writer
@@ -62,7 +68,9 @@ class BufferCopier:
         self._replaces = replaces
         self._clock_read_ns: dict[int, int] = {}
         self._note_progress = note_progress
-        self._compare_ctas = compare_ctas
+        self._note_slowdown = note_slowdown
+        self._compared: set[str] = set()  # builds whose CTAs were compared
+        self._is_closing = False
         self._noted_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
         self._waiting: dict[RecordedLaunch, int] = {}  # launches in the queue, with their sizes
@@ -101,7 +109,7 @@ class BufferCopier:
         Returns false if this takes longer than ``limit_s``. Launches that ``last`` puts are written at once, ahead of
         the queue.
         """
-        self._last = last
+        self._last, self._is_closing = last, True
         self._queue.put(None)
         if threading.get_ident() == self._thread.ident:
             return False
@@ -205,3 +213,20 @@ class BufferCopier:
             self._written_bytes -= replaced.buffer_bytes
         with self._report.guard("comparing the CTAs that record with the others"):
             self._compare_ctas(launch, data)
+
+    def _compare_ctas(self, launch: RecordedLaunch, data: memoryview) -> None:
+        """Compare the CTAs that recorded with the others, once for each build, and note the result."""
+        build, record, sample = launch.build, launch.build.record, launch.build.sample(launch.record.grid)
+        if build.variant in self._compared or self._is_closing or record.sm_clock_hz is None:
+            return
+        if not sample.shift or sample.ctas > _MAX_COMPARED:
+            return
+        known = record.known_metadata
+        ends, rows = ends_and_rows(np.frombuffer(data, dtype="<u4"), sample, known.profile_scratch_size)
+        warps = record.mode.recorded_warps(known.num_warps)
+        raw = LAYOUTS[record.layout].read(rows, known.num_warps, warps, sample, ends)
+        # The clock's rate is not known well enough yet to compare its cycles with the others' times.
+        slowdown = slowdown_of(raw, sample, first_warp_ns(raw, record.sm_clock_hz, spans_function=False))
+        if slowdown is not None:
+            self._compared.add(build.variant)
+            self._note_slowdown(build, slowdown)

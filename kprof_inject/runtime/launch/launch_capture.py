@@ -19,17 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import triton
 from msgspec.structs import replace
 
-from kprof_inject.capture.buffer_layouts import LAYOUTS, ends_and_rows
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord, ProcessRecord
 from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.recording import LaunchFilter
 from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, KernelResources, TimingRecord
 from kprof_inject.capture.schema import Grid
-from kprof_inject.capture.slowdown import Slowdown, first_warp_ns, slowdown_of
+from kprof_inject.capture.slowdown import Slowdown
 from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
@@ -180,8 +178,6 @@ class KernelLaunches:
         )
 
 
-_MAX_COMPARED = 1 << 18  # CTAs of a launch that are compared: to compare more takes over 0.1 s
-
 _MAX_ON_DEVICE = 4
 """Limit of the last launches' buffers on the device, as a multiple of that on disk: each buffer is kept to the end."""
 
@@ -218,7 +214,6 @@ class LaunchCapture:
         self._left_out: Counter[str] = Counter()
         self._kernels: dict[str, KernelLaunches] = {}
         self._devices: set[int] = set()
-        self._compared: set[str] = set()  # builds whose CTAs were compared
         self._parts: list[_Part] = []
         """The part, once it has begun: if another thread or a signal handler adds one too, the first counts."""
         self._has_ended = False
@@ -342,7 +337,7 @@ class LaunchCapture:
             self._session.recording.max_bytes,
             self._filter.replaces,
             self._note_progress,
-            self._compare_ctas,
+            self._note_slowdown,
         )
         part = _Part(os.getpid(), writer, copier)
         parts = self._parts
@@ -351,25 +346,8 @@ class LaunchCapture:
             copier.close(lambda: None, MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _compare_ctas(self, launch: RecordedLaunch, data: memoryview) -> None:
-        """Find how much longer the CTAs that record took than the others. Called in the copier's thread."""
-        build = launch.build
-        record, sample = build.record, build.sample(launch.record.grid)
-        clock_hz = record.sm_clock_hz
-        if build.variant in self._compared or self._has_ended or clock_hz is None:
-            return
-        if not sample.shift or sample.ctas > _MAX_COMPARED:
-            return
-        known = record.known_metadata
-        words = np.frombuffer(data, dtype="<u4")
-        ends, rows = ends_and_rows(words, sample, known.profile_scratch_size)
-        warps = record.mode.recorded_warps(known.num_warps)
-        raw = LAYOUTS[record.layout].read(rows, known.num_warps, warps, sample, ends)
-        # The clock's rate is not known well enough yet to compare its cycles with the others' times.
-        slowdown = slowdown_of(raw, sample, first_warp_ns(raw, clock_hz, spans_function=False))
-        if slowdown is not None:
-            self._compared.add(build.variant)
-            self.kernel(record.program_variant).note_slowdown(build, slowdown)
+    def _note_slowdown(self, build: RecordingBuild, slowdown: Slowdown) -> None:
+        self.kernel(build.record.program_variant).note_slowdown(build, slowdown)
 
     def _note_progress(self, saved: int) -> None:
         progress = (sum(one.launches for one in list(self._kernels.values())), saved)
