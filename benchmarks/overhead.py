@@ -150,6 +150,7 @@ def seen(launch: Callable[[], Any]) -> Seen:
 def compiled(launch: Seen, form: Form, folder: Path) -> Any:
     metadata, path = launch.kernel.metadata, Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
     text, around, body = launch.kernel.asm["ttgir"], nullcontext(), nullcontext()
+    path.write_text(text)
     if form.selectors:
         view = view_of(text, "kernel.ttgir", {})
         selectors = form.selectors if "scf.for" in text else ("func",)
@@ -170,8 +171,7 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
             scope_ids = partial(scope_names, str(path), metadata.target)
             function = FunctionRecord.of(done.plan.table, scope_ids, mode, metadata.num_warps)
             body = keeping_body(launch.kernel.asm["ptx"], metadata.num_ctas, None, function)
-        text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
-    path.write_text(text)
+        around = instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
     with without_false_alarms(), triton.knobs.compilation.scope(), form.around(), around, body:
         triton.knobs.compilation.always_compile = True
         kernel = triton.compile(str(path), target=metadata.target, options={"num_warps": metadata.num_warps})

@@ -1,4 +1,4 @@
-"""A program's short launches: what launching them takes together, and which of them follow each other on the device."""
+"""A program's short launches: what launching them takes together, and which follow each other on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kprof_inject.analysis.findings.evidence import launch_times
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.timeline.clock import ClockSource
 
-_SHORT_NS = 12_000
+SHORT_NS = 12_000
 _MIN_SHARE = 0.02  # less of the time of all launches is not worth a line
 # Between two launches of one stream that are so close, hardly a third one ran: with its pauses, it takes longer.
 _MAX_PAUSE_NS = 2_000
@@ -33,11 +33,11 @@ class ShortLaunches(Struct, frozen=True):
 def short_launches(middles: Sequence[ReportLaunch], of_launches: int) -> ShortLaunches | None:
     """Sum up the short launches, given the median launch of each variant of each kernel, and the number of all.
 
-    None if there are none, or if launching them takes little of the time of all that were timed.
+    Returns None where launching them takes too little of the launches' time to matter.
     """
     timed = [(one, one.launch.kernel.launches or 0, launch_times(one.launch.kernel.clean)) for one in middles]
     known = [(one, launches, *times_ns) for one, launches, times_ns in timed if times_ns is not None]
-    short = [row for row in known if row[2] <= _SHORT_NS]
+    short = [row for row in known if row[2] <= SHORT_NS]
     launching_ns = sum(launches * min(empty_ns, launch_ns) for _, launches, launch_ns, empty_ns in short)
     if not launching_ns or launching_ns < _MIN_SHARE * sum(launches * launch_ns for _, launches, launch_ns, _ in known):
         return None

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
-from kprof_inject.capture.slowdown import Slowdown, first_warp_ns, slowdown_of
+from kprof_inject.capture.slowdown import Slowdown
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
-from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.scope_statistics import MemoryWait, MemoryWaitSums, ScopeStatistics, ScopeSums, SmCycles
 from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
@@ -179,18 +178,6 @@ class LaunchSummary(Struct, frozen=True):
             yield None, tuple(range(len(self.scopes)))
 
 
-def _slowdown(timeline: Timeline) -> Slowdown | None:
-    launch, clock = timeline.launch, timeline.clock
-    if launch.sample is None:
-        return None
-    raw = read_raw(launch)
-    # Moved stores leave the first record in another place.
-    spans_function = (
-        timeline.table.spans_body and clock.source == ClockSource.FITTED and not launch.kernel.mode.sched_stores
-    )
-    return slowdown_of(raw, launch.sample, first_warp_ns(raw, clock.clock_hz, spans_function=spans_function))
-
-
 def summarise(timeline: Timeline) -> LaunchSummary:
     """Compute the summary in one pass over the records."""
     launch, incomplete = timeline.launch, timeline.incomplete
@@ -224,7 +211,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         warps=launch.kernel.num_warps,
         ctas=len(timeline.all_ctas),
         recorded_ctas=len(timeline.ctas),
-        slowdown=_slowdown(timeline),
+        slowdown=timeline.slowdown,
         cta_name="CTA",
         warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),

@@ -1,4 +1,4 @@
-"""Compare the time of the CTAs of a sample, which record, with that of the others."""
+"""Compare how long the CTAs of a sample, which record, and the other CTAs take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.cta_samples import CtaSample
 
-_DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
+DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
 _MIN_CTAS = 8  # fewer do not show how much CTAs differ
 _MAX_CYCLES = 1 << 31  # longer times do not show in the counter's lowest 32 bits
 
@@ -22,10 +22,11 @@ class Slowdown(Struct, frozen=True):
 
 
 def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float64]) -> Slowdown | None:
-    """Compare the CTAs that record with the others of their blocks; ``first_warp_ns`` is their time.
+    """Compare the CTAs that record with the others of their blocks; None if there are too few.
 
-    It is that of their first warp, as the others leave the end of theirs. Where no warp waits for another, the last one
-    ends later by up to a third of a CTA's time (GELU, H200). Returns None if nothing can be compared.
+    ``first_warp_ns`` is the time of each recording CTA's first warp, because the other CTAs leave the end of their
+    first warp alone. Where no warp waits for another, the last one ends later by up to a third of a CTA's time (GELU,
+    H200).
     """
     if not raw.cta.size or not raw.others.size:
         return None
@@ -41,7 +42,7 @@ def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float
     ratio = float(own_ns.sum() / others_ns.sum())
     apart_ns = own_ns - ratio * others_ns
     variance = float(apart_ns @ apart_ns) * len(own_ns) / (len(own_ns) - 1)
-    return Slowdown(ratio - 1, _DEVIATIONS * float(np.sqrt(variance) / others_ns.sum()))
+    return Slowdown(ratio - 1, DEVIATIONS * float(np.sqrt(variance) / others_ns.sum()))
 
 
 def first_warp_ns(raw: RawCtas, clock_hz: float, *, spans_function: bool) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.capture.slowdown import DEVIATIONS
 from kprof_inject.timeline.clock import ClockFit
 from kprof_inject.timeline.columns import Numbers, Reals, Rows
 from kprof_inject.timeline.timeline import Timeline
@@ -305,7 +306,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-_DEVIATIONS = 1.96  # standard deviations that a normal distribution exceeds in 1 of 20 cases
 _MIN_OTHER_TIME = 0.25  # if less of an SM's time is outside of a CTA, nothing shows how far its clock's rate is off
 Interval = tuple[float, float | None]  # its upper end is None if the sample is too small to have one
 
@@ -373,12 +373,12 @@ def sampling_error(
         apart_ns = own_ns - share * whole_ns * lasts_ns / max(float(lasts_ns.sum()), 1.0)
         of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
         # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
-        error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
+        error = DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
         of_share = max(share - error, 0.0), min(share + error, 1.0)
     intervals: list[Interval] = []
     for point in (0.5, 0.99):
         # The durations whose ranks differ from the quantile's by the error of a share among the CTAs.
-        error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
+        error = DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
         low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
         intervals.append((low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None))
     return SamplingError(of_share, *intervals)

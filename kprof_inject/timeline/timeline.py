@@ -13,10 +13,11 @@ from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.slowdown import Slowdown, first_warp_ns, slowdown_of
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clocks
+from kprof_inject.timeline.clock import ClockFit, ClockSource, assumed_times, fit_clocks
 from kprof_inject.timeline.columns import (
     CTA_COLUMNS,
     INCOMPLETE_COLUMNS,
@@ -138,6 +139,7 @@ class Timeline(Struct, frozen=True):
     """Number of lanes of each scope, from that in ``lanes`` on, if any crosses others of its kind in a warp."""
     unrecorded: Rows = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
+    slowdown: Slowdown | None = None  # extra time of the CTAs that recorded, compared with the others
     _choice: Choice = EVERYTHING
     _ctas_that_ran: Rows | None = None  # all CTAs of the launch that record, if this is a part of it
 
@@ -284,12 +286,19 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
     if clock is None:
         raw, clock = assumed_times(launch, raw, tally.warps)
     first_ns, last_ns = _extent(raw, tally.warps, clock)
+    slowdown = None
+    if launch.sample is not None:
+        # Moved stores leave the first record in another place.
+        is_first_known = clock.source == ClockSource.FITTED and not launch.kernel.mode.sched_stores
+        warp_ns = first_warp_ns(raw, clock.clock_hz, spans_function=table.spans_body and is_first_known)
+        slowdown = slowdown_of(raw, launch.sample, warp_ns)
     return Timeline(
         launch=launch,
         table=table,
         clock=clock,
         ctas=_cta_rows(raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns, raw.post_final_ns),
         unrecorded=_cta_rows(*raw.others, raw.others[3]),
+        slowdown=slowdown,
         incomplete=_incomplete(raw, tally.warps, clock),
         lanes=tally.lanes,
         records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),

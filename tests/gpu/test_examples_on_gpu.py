@@ -54,7 +54,7 @@ def test_a_large_buffer_keeps_every_scope_and_the_result_is_bit_identical(
     plain = runs.start(*program, "plain.pt")
     profiled = runs.start_kprof("profile", *selectors, *LARGE_BUFFER, "--", *program, "with.pt").wait()
     stdout = plain.wait().stdout
-    # A timeline of more than 200,000 scopes is written in part, unless its CTAs are asked for.
+    # Without --cta, a trace has some 200,000 scopes at most.
     runs.start_kprof("trace", tmp_path / "kprof_out", "--cta", "0-", "-o", tmp_path / "trace.json").wait()
     assert slices(tmp_path / "trace.json") == expected
     assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")

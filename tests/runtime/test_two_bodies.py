@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 from planning import insertion_of
 from test_lower import FIXTURES, described
 from triton import knobs
+from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.buffer_layouts import CLOCK_HIGH_MASK, END, END_SHIFT, LAYOUTS, SCOPE_SHIFT, rows_of
 from kprof_inject.capture.cta_samples import END_BYTES, SM_BITS, CtaSample
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import MAX_CTA_SHIFT, SCOPE_IDS
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.instrumentation import keeping_body, lower, lower_without_records
+from kprof_inject.runtime.compiling.instrumentation import Lowered, keeping_body, lower, lower_without_records
 from kprof_inject.runtime.compiling.two_bodies import FunctionRecord, with_one_body, with_two_bodies
 from kprof_inject.runtime.versions import installed_version
 
@@ -41,17 +43,22 @@ COMPILED = {
     if path.parent.name == "cuda-90" and (name := kernel_of(path)) in KEPT and not form_of(path)
 }
 ADDRESS = 0x7F00_0000_0000
+of_each_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in WITH_EVERY_TRITON else pytest.mark.slow) for name in COMPILED]
+)
+
+
+def lowered(name: str) -> tuple[GPUTarget, dict[str, Any], Lowered, str]:
+    """A fixture's target and options, the kernel without records, and its TTGIR with a record of the function."""
+    path = COMPILED[name]
+    target, options = described(path)
+    return target, options, lower_without_records(read(path), target, options), insertion_of(read(path), "func").text
 
 
 @needs_times
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in WITH_EVERY_TRITON else pytest.mark.slow) for name in COMPILED]
-)
+@of_each_kind
 def test_the_code_without_records_is_kept(name: str) -> None:
-    path = COMPILED[name]
-    target, options = described(path)
-    clean = lower_without_records(read(path), target, options)
-    text = insertion_of(read(path), "func").text
+    target, options, clean, text = lowered(name)
     for mode in (Mode(), Mode("global")):
         try:
             alone = lower(text, target, options, mode)
@@ -258,16 +265,11 @@ def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
 
 
 @needs_times
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in WITH_EVERY_TRITON else pytest.mark.slow) for name in COMPILED]
-)
+@of_each_kind
 def test_the_only_body_is_the_kernels_own(name: str) -> None:
     """ptxas takes it with the records around it."""
-    path = COMPILED[name]
-    target, options = described(path)
-    clean = lower_without_records(read(path), target, options)
+    target, options, clean, text = lowered(name)
     warps = int(clean.metadata["num_warps"])
-    text = insertion_of(read(path), "func").text
     with keeping_body(clean.assembly, options.get("num_ctas", 1), None, FunctionRecord(0, warps, 16)):
         one = lower(text, target, options, Mode("global", 16 * warps))
     body = one.assembly[one.assembly.index("$kprof_body:\n") + 13 : one.assembly.index("$kprof_ended:\n")]
@@ -286,10 +288,7 @@ def test_the_first_thread_leaves_the_end(thread: int) -> None:
 @needs_times
 def test_registers_can_be_limited() -> None:
     """ptxas takes the directive, and does what it says."""
-    path = COMPILED["matmul"]
-    target, options = described(path)
-    clean = lower_without_records(read(path), target, options)
-    text = insertion_of(read(path), "func").text
+    target, options, clean, text = lowered("matmul")
     with keeping_body(clean.assembly, options.get("num_ctas", 1), 128):
         both = lower(text, target, options, Mode("global"))
     assert both.assembly.count(".maxnreg 128") == 1

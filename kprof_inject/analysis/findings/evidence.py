@@ -59,7 +59,7 @@ def _has_calls(ttgir: str) -> bool:
 
 
 def launch_times(clean: KernelResources) -> tuple[float, float] | None:
-    """Median time of a launch without records, and time of an empty launch, in ns; None if not measured."""
+    """Return the median times of a launch without records and of an empty launch in ns, if both were measured."""
     pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
     known = ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns)
     return min(known, default=None)  # back-to-back launches hide host overhead
@@ -147,15 +147,11 @@ class Evidence(Struct, frozen=True, eq=False):
     @property
     def launching(self) -> float:
         """The part of the launch's time that an empty launch and a short CTA take; 0 if no empty launch was timed."""
-        if self.launch_times is None:
+        times_ns = launch_times(self.kernel.clean)
+        if times_ns is None:
             return 0.0
-        launch_ns, empty_ns = self.launch_times
+        launch_ns, empty_ns = times_ns
         return min((empty_ns + _MIN_CTA_NS) / launch_ns, 1.0)
-
-    @property
-    def launch_times(self) -> tuple[float, float] | None:
-        """See ``launch_times``."""
-        return launch_times(self.kernel.clean)
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
         """Return the gain of a launch whose time follows the busiest unit's, as much as that unit limits it now."""

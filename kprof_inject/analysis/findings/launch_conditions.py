@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, launch_times
 from kprof_inject.analysis.findings.finding import (
     MIN_SHARE,
     Finding,
@@ -205,9 +205,10 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
 @rule(uses_records=False)
 def short_launch(evidence: Evidence) -> Results:
     """Yield a launch of which an empty one takes a notable part, whatever the kernel does."""
-    if evidence.launch_times is None:
+    times_ns = launch_times(evidence.kernel.clean)
+    if times_ns is None:
         return
-    launch_ns, empty_ns = evidence.launch_times
+    launch_ns, empty_ns = times_ns
     share = empty_ns / launch_ns
     if not _MIN_LAUNCHING <= share < 1:
         return

@@ -13,7 +13,7 @@ from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import KernelOverview, Program, Report
-from kprof_inject.analysis.short_launches import ShortLaunches
+from kprof_inject.analysis.short_launches import SHORT_NS, ShortLaunches
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.measurements import GpuWork
@@ -312,7 +312,7 @@ def _below(program: Program, count: int, console: Console) -> Iterator[str]:
 
 def _short_text(short: ShortLaunches) -> str:
     launching = percent(short.launching_ns / short.whole_ns)
-    text = f"{short.launches:,} of {counted(short.of_launches, 'launch')} take under 12 µs each: "
+    text = f"{short.launches:,} of {counted(short.of_launches, 'launch')} take under {SHORT_NS // 1000} µs each: "
     text += f"{short_time(short.whole_ns)}, of which launching is {launching}; fuse "
     if not short.row:
         return f"{text}them with the kernels before or after them"

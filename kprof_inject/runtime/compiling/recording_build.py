@@ -161,9 +161,9 @@ def compile_with_records(
 ) -> Any:
     """Have Triton compile a kernel's TTGIR with records in place of its own.
 
-    ``keeps_body`` is ``keeping_body`` where a sample of the CTAs records.
-    The effects on the process that ``compile`` enters are undone at the end. Raises ``KprofError`` with the compiler's
-    reason if it refuses, and if the result has no records.
+    ``keeps_body`` is ``keeping_body`` where a sample of the CTAs records. The effects on the process that ``compile``
+    enters are undone at the end. Raises ``KprofError`` with the compiler's reason if it refuses, and if the result has
+    no records.
     """
     shared_bytes = device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
     with _Effects() as effects, without_false_alarms() as messages:

@@ -5,7 +5,7 @@ labels of its own (PTX ISA, "Statements": braces), so nothing in it changes; ptx
 larger body.
 
 If the function alone is recorded, one body is enough: CTAs that record do so before and after it. They run the same
-machine code as the others, which ptxas would compile otherwise beside records.
+machine code as the others; with records in it, ptxas would compile other code.
 
 What decides is in the lowest bits of the buffer's address (``capture.cta_samples``). So one binary serves each launch
 as it needs it.
@@ -127,7 +127,7 @@ def with_one_body(
             _REGISTERS,
             _choice(module.buffer, cluster_ctas),
             # Of all of this, only whether the CTA records takes a register in the body.
-            "\tmov.b32 %kprof_place, %kprof_a;\n\t@!%kprof_p bra $kprof_body;\n",
+            "\tmov.b32 %kprof_choice, %kprof_a;\n\t@!%kprof_p bra $kprof_body;\n",
             _row_address(row_bytes, cluster_ctas),
             _HEADER,
             _CLOCK_LOW,
@@ -137,7 +137,7 @@ def with_one_body(
             _RETURN.sub("bra $kprof_ended;", module.code),
             "$kprof_ended:\n",
             _CLOCK_LOW,
-            "\tsetp.eq.u32 %kprof_p, %kprof_place, 0;\n\t@%kprof_p bra $kprof_with;\n",
+            "\tsetp.eq.u32 %kprof_p, %kprof_choice, 0;\n\t@%kprof_p bra $kprof_with;\n",
             _FIRST_THREAD,
             _address(module.buffer),
             _ROW,
@@ -240,13 +240,13 @@ def _address(buffer: str) -> str:
 _REGISTERS = """\
 	.reg .pred %kprof_p, %kprof_q;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
-	.reg .b32 %kprof_place, %kprof_low, %kprof_high;
+	.reg .b32 %kprof_choice, %kprof_low, %kprof_high;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
 """
 
 
 def _choice(buffer: str, cluster_ctas: int) -> str:
-    """Find out in ``%kprof_p`` whether the CTA records."""
+    """Compute the CTA's block, and 0 in ``%kprof_a`` and true in ``%kprof_p`` if the CTA records."""
     return f"""\
 {_address(buffer)}{_ROW}	shr.u32 %kprof_cluster, %kprof_row, {cluster_ctas.bit_length() - 1};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;

@@ -152,7 +152,8 @@ class PlannedKernel:
         False if there is no other way.
         """
         with compiling_alone():
-            sample, to_keep = self._ctas_of(grid).sample(grid, self._cluster_ctas), ""
+            to_keep = ""
+            sample = self._ctas_of(grid).sample(grid, self._cluster_ctas)
             fewer_ctas = FEWER_CTAS.sample(grid, self._cluster_ctas)
             if not excess.of_ctas and excess.part <= _MAX_FOR_OTHER_MEMORY and self._can_prefer_shared(sample):
                 self._prefers_shared = True

@@ -290,7 +290,7 @@ def _properties() -> dict[str, int]:
 
 
 def are_precise(pairs: Sequence[LaunchPairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
-    """Return whether all slopes are known to within ``slope_error``; false if there are none.
+    """Return True if there are slopes, and all are known to within ``slope_error``.
 
     ``delays`` has for each build its scope, its cycles, and the fraction by which the kernel takes longer if none of
     these cycles are hidden.
