@@ -20,6 +20,11 @@ class Slowdown(Struct, frozen=True):
     part: float
     error: float
 
+    @property
+    def beyond_error(self) -> float:
+        """``part`` if it exceeds the error, else 0: the CTAs may then differ by chance."""
+        return self.part if abs(self.part) > self.error else 0.0
+
 
 def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float64]) -> Slowdown | None:
     """Compare the CTAs that record with the others of their blocks; None if there are too few.

@@ -2,7 +2,8 @@
 
 Only some CTAs of a large launch record. The intervals hold the value that all CTAs would show in 19 of 20 cases. The
 durations in one CTA may be alike, so a CTA counts as one observation. That is at most too careful. What the fit of the
-clock leaves open is added.
+clock leaves open is added, and the time by which CTAs that record are slower or faster, as nothing shows in which
+scopes they are.
 """
 
 from __future__ import annotations
@@ -363,6 +364,8 @@ def sampling_error(
     if not ctas.ids.size or not durations_ns.size:
         return SamplingError(None, None, None)
     left_out = 1 - 1 / timeline.ctas_per_recorded
+    slower = timeline.slowdown.beyond_error if timeline.slowdown is not None else 0.0
+    extra, missing = max(slower, 0.0), max(-slower, 0.0)  # parts of a CTA's time
     of_share = None
     if share is not None:
         # A ratio of sums: each CTA's distance from the ratio is an error of its own.
@@ -374,11 +377,14 @@ def sampling_error(
         of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
         # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
         error = DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
-        of_share = max(share - error, 0.0), min(share + error, 1.0)
+        below = error + extra * (1 - share) + missing * share
+        above = error + extra * share + missing * (1 - share)
+        of_share = max(share - below, 0.0), min(share + above, 1.0)
     intervals: list[Interval] = []
     for point in (0.5, 0.99):
         # The durations whose ranks differ from the quantile's by the error of a share among the CTAs.
         error = DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
         low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-        intervals.append((low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None))
+        least = low * max(1 - bend - extra / (share or 1.0), 0.0)
+        intervals.append((least, high * (1 + bend + missing / (share or 1.0)) if point + error < 1 else None))
     return SamplingError(of_share, *intervals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ def test_functions_that_records_have_inlined_are_refused() -> None:
         with_one_body(ptx("k") + helper, RECORDED, 256, 1, FunctionRecord(0, 4, 16))
 
 
-EXECUTED: dict[str, Callable[[int, int, int], int]] = {
+EXECUTED: dict[str, Callable[..., int]] = {
     "mov": lambda a, b, c: a,
     "cvt": lambda a, b, c: a,
     "and": lambda a, b, c: a & b,
@@ -122,13 +122,26 @@ EXECUTED: dict[str, Callable[[int, int, int], int]] = {
     "mad": lambda a, b, c: a * b + c,
     "or": lambda a, b, c: a | b,
     "setp": lambda a, b, c: a == b,
+    "bfi": lambda a, b, c, bits: b & ~((1 << bits) - 1 << c) | (a & (1 << bits) - 1) << c,
 }
+
+
+END_NS = (5 << 53) + 500
+LEFT_END = (END_NS << SM_BITS) % (1 << 64) | 7
 
 
 class Cta:
     """Executes the code of our own that one thread of a CTA runs, up to the body it goes to."""
 
-    def __init__(self, code: str, grid: tuple[int, int, int], cta: int, parameter: int, thread: int = 0) -> None:
+    def __init__(
+        self,
+        code: str,
+        grid: tuple[int, int, int],
+        cta: int,
+        parameter: int,
+        thread: int = 0,
+        timer_ns: Sequence[int] = (END_NS,),
+    ) -> None:
         x, y, _ = grid
         self.special = {
             "%ctaid.x": cta % x,
@@ -138,11 +151,10 @@ class Cta:
             "%nctaid.y": y,
             "%tid.x": thread,
             "%smid": 7,
-            "%globaltimer": 1234,
         }
-        self.readings = {"%clock": [0xFFFF_FF00, 0x100], "%clock_hi": [0xABC, 0xABD]}
+        self.readings = {"%clock": [0xFFFF_FF00, 0x100], "%clock_hi": [0xABC, 0xABD], "%globaltimer": [*timer_ns]}
         self.parameter = parameter
-        self.values: dict[str, int] = {}
+        self.values: dict[str, int] = {"%kprof_d": 0}  # other threads than the first do not read the timer at first
         self.stores: dict[int, int] = {}
         self.label = ""
         lines = [line.strip() for line in code.splitlines() if line.strip()]
@@ -177,6 +189,14 @@ class Cta:
         name, rest = line.rstrip(";").split(" ", 1)
         if name == "bra":
             return rest
+        if halves := re.fullmatch(r"(.*)\{(%\w+), (%\w+)\}(.*)", rest) if name == "mov.b64" else None:
+            before, low, high, after = halves.groups()
+            if after:
+                value = self.value(after.strip(", "))
+                self.values[low], self.values[high] = value & 0xFFFFFFFF, value >> 32
+            else:
+                self.values[before.strip(", ")] = self.values[high] << 32 | self.values[low]
+            return ""
         operands = [operand.strip() for operand in rest.split(",")]
         if name.startswith(("st.global", "red.global.max")):
             base, _, offset = operands[0].strip("[]").partition("+")
@@ -189,14 +209,15 @@ class Cta:
         if name == "ld.param.b64":
             self.values[operands[0]] = self.parameter
             return ""
-        a, b, c = ([self.value(operand) for operand in operands[1:]] + [0, 0])[:3]
+        a, b, c, *more = [self.value(operand) for operand in operands[1:]] + [0, 0]
         operation = name.split(".")[0]
         kind = name.split(".")[1] if operation == "cvt" else name.split(".")[-1]
         bits = 64 if "64" in kind or ".wide" in name else 32
         if name == "cvt.s64.s32":
             result = a - (1 << 32) if a >> 31 & 1 else a
         else:
-            result = EXECUTED[operation](a, b, c) ^ (operation == "setp" and ".ne" in name)
+            operands_left = [c, more[0]] if operation == "bfi" else [c]
+            result = EXECUTED[operation](a, b, *operands_left) ^ (operation == "setp" and ".ne" in name)
         self.values[operands[0]] = int(result) & ((1 << bits) - 1)
         return ""
 
@@ -243,22 +264,26 @@ def test_the_only_body_leaves_what_is_read_as_one_scope_of_each_warp(
     sample, row_bytes, ring_bytes, grid = CtaSample(6000, 1 << bits, shift), 128 + 512, 64, (100, 30, 2)
     one = with_one_body(ptx("k"), RECORDED, row_bytes, 1 << bits, FunctionRecord(scope_id, warps, ring_bytes))
     code = one[one.index("\t.reg .pred %kprof_p,") : one.rindex("}")]
+    timer_ns = (END_NS - 1500, END_NS, END_NS + 100)
     threads = [
-        Cta(code, grid, cta, ADDRESS + shift, thread) for warp in range(warps) for thread in (32 * warp, 32 * warp + 9)
+        Cta(code, grid, cta, ADDRESS + shift, thread, timer_ns)
+        for warp in range(warps)
+        for thread in (32 * warp, 32 * warp + 9)
     ]
     stores = {address: value for thread in threads for address, value in thread.stores.items()}
     row = int(rows_of(sample, np.array([cta]))[0])
     if row < 0:
-        assert stores == {ADDRESS - (cta + 1) * END_BYTES: 1234 << SM_BITS | 7}
+        assert stores == {ADDRESS - (cta + 1) * END_BYTES: LEFT_END}
         return
     words = np.zeros((sample.rows, row_bytes // 4), np.uint32)
     raw = words.reshape(-1).view(np.uint8)
     for address, value in stores.items():
-        data = value.to_bytes(8 if value == 1234 else 4, "little")
+        data = value.to_bytes(8 if value in timer_ns else 4, "little")
         raw[address - ADDRESS : address - ADDRESS + len(data)] = list(data)
     read = LAYOUTS["timed"].read(words, warps, range(warps), sample, np.zeros(sample.ctas, END))
     assert (read.cta.tolist(), read.sm.tolist(), read.damaged, read.timed) == ([cta], [7], 0, True)
-    assert (read.init_ns.tolist(), read.pre_final_ns.tolist(), read.post_final_ns.tolist()) == ([1234], [1234], [1234])
+    times_ns = (read.init_ns, read.pre_final_ns, read.post_final_ns)
+    assert tuple(map(int, np.concatenate(times_ns))) == timer_ns
     assert read.written_words.tolist() == [[4] * warps] and read.entries.shape == (1, warps, ring_bytes // 8, 2)
     start, end = scope_id << SCOPE_SHIFT | 0xABC & CLOCK_HIGH_MASK, 1 << END_SHIFT | scope_id << SCOPE_SHIFT
     assert read.entries[0, :, :2].tolist() == [[[start, 0xFFFF_FF00], [end | 0xABD & CLOCK_HIGH_MASK, 0x100]]] * warps
@@ -272,7 +297,8 @@ def test_the_only_body_is_the_kernels_own(name: str) -> None:
     warps = int(clean.metadata["num_warps"])
     with keeping_body(clean.assembly, options.get("num_ctas", 1), None, FunctionRecord(0, warps, 16)):
         one = lower(text, target, options, Mode("global", 16 * warps))
-    body = one.assembly[one.assembly.index("$kprof_body:\n") + 13 : one.assembly.index("$kprof_ended:\n")]
+    before = "mov.b32 %kprof_choice, %kprof_a;\n"
+    body = one.assembly[one.assembly.index(before) + len(before) : one.assembly.index("$kprof_ended:\n")]
     assert body.replace("bra $kprof_ended;", "ret;") in clean.assembly
     assert one.clock_reads == 2 and one.binary[:4] == b"\x7fELF"
 
@@ -282,7 +308,7 @@ def test_the_first_thread_leaves_the_end(thread: int) -> None:
     both = with_two_bodies(ptx("k"), RECORDED, 65_664, 1, 64)
     code = both[both.index("$kprof_ended:") : both.index("$kprof_with:")]
     ran = Cta(code, (100, 30, 2), 4321, ADDRESS + 5, thread)
-    assert ran.stores == ({} if thread else {ADDRESS - 4322 * END_BYTES: 1234 << SM_BITS | 7})
+    assert ran.stores == ({} if thread else {ADDRESS - 4322 * END_BYTES: LEFT_END})
 
 
 @needs_times

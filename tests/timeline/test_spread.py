@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from statistics import mean, median
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_clocks import Fitted, run, slowing, steady, waves
 
-from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.capture.slowdown import Slowdown
+from kprof_inject.timeline.columns import CTA_COLUMNS, SCOPE_COLUMNS
 from kprof_inject.timeline.spread import (
     ClockBend,
     CtaBalance,
@@ -21,6 +23,7 @@ from kprof_inject.timeline.spread import (
     IterationSeries,
     SpreadGroups,
     narrow,
+    sampling_error,
     series_of,
     spread_of,
     turns_of,
@@ -236,3 +239,25 @@ def test_readings_without_delay_are_none(ctas: int, counter: object) -> None:
 
 def test_without_scopes_there_is_no_error() -> None:
     assert ClockBend(run(waves(4, 2, 5e3), steady(1.7e9)).clock).part == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "share", "ends"), [(0.1, (0.328, 0.452), (0.75, 1)), (-0.1, (0.348, 0.472), (1, 1.25))]
+)
+def test_an_interval_has_room_for_the_extra_time_of_ctas_that_record(
+    part: float, share: tuple[float, float], ends: tuple[float, float]
+) -> None:
+    """All or none of it may be in the scope, which takes 40 % of each CTA's time."""
+    rows = np.zeros(100, CTA_COLUMNS)
+    rows["cta"], rows["pre_final_ns"] = np.arange(100), 1000
+    of_ctas = SpreadGroups(np.arange(100), np.ones(100, np.int64), np.full(100, 400))
+
+    def error(slowdown: Slowdown | None) -> Any:
+        clock = SimpleNamespace(rate_error=0.01 / 1.96)
+        timeline: Any = SimpleNamespace(ctas=rows, ctas_per_recorded=8.0, clock=clock, slowdown=slowdown)
+        return sampling_error(timeline, 0.02, of_ctas, np.full(100, 400), 0.4, 100_000)
+
+    certain = error(Slowdown(part, 0.05))
+    assert certain.share == pytest.approx(share)
+    assert certain.p50_ns == pytest.approx((400 * (ends[0] - 0.02), 400 * (ends[1] + 0.02)))
+    assert error(Slowdown(part, 0.2)).share == error(None).share == pytest.approx((0.388, 0.412))

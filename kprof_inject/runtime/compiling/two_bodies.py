@@ -125,29 +125,21 @@ def with_one_body(
             _limited(module.header, max_registers),
             module.declarations,
             _REGISTERS,
+            _BEGIN,
             _choice(module.buffer, cluster_ctas),
-            # Of all of this, only whether the CTA records takes a register in the body.
-            "\tmov.b32 %kprof_choice, %kprof_a;\n\t@!%kprof_p bra $kprof_body;\n",
-            _row_address(row_bytes, cluster_ctas),
-            _HEADER,
-            _CLOCK_LOW,
-            _CLOCK_HIGH,
-            _record(0, function),
-            "$kprof_body:\n",
+            "\tmov.b32 %kprof_choice, %kprof_a;\n",
             _RETURN.sub("bra $kprof_ended;", module.code),
-            "$kprof_ended:\n",
-            _CLOCK_LOW,
-            "\tsetp.eq.u32 %kprof_p, %kprof_choice, 0;\n\t@%kprof_p bra $kprof_with;\n",
+            "$kprof_ended:\n\tsetp.eq.u32 %kprof_p, %kprof_choice, 0;\n\t@%kprof_p bra $kprof_with;\n",
             _FIRST_THREAD,
             _address(module.buffer),
             _ROW,
             _LEFT_END,
             "$kprof_with:\n",
-            _CLOCK_HIGH,
+            _ENDED,
             _choice(module.buffer, cluster_ctas),
             _row_address(row_bytes, cluster_ctas),
-            _record(1, function),
-            _counts(function),
+            "\tmov.u64 %kprof_end, %globaltimer;\n",
+            _records(function),
             module.after,
         )
     )
@@ -240,8 +232,8 @@ def _address(buffer: str) -> str:
 _REGISTERS = """\
 	.reg .pred %kprof_p, %kprof_q;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
-	.reg .b32 %kprof_choice, %kprof_low, %kprof_high;
-	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
+	.reg .b32 %kprof_choice, %kprof_low, %kprof_high, %kprof_begin_low, %kprof_timer, %kprof_begin_highs;
+	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d, %kprof_end;
 """
 
 
@@ -308,60 +300,78 @@ _OFFSETS = {
 """,
 }
 
-# As in Proton's code, the CTA's first thread writes what is known when it begins, and the clock's halves are read one
-# after the other.
-_CLOCK_LOW = "\tmov.u32 %kprof_low, %clock;\n"
-_CLOCK_HIGH = "\tmov.u32 %kprof_high, %clock_hi;\n"
-_HEADER = f"""\
+# The begin stays in three registers, and no CTA branches or stores before its body, so ptxas computes the choice while
+# the body waits for its first loads. An entry has 43 bits of the clock, so 11 bits of its upper half share a register
+# with 21 of the timer's, which is enough for a CTA of 104 days. Only one thread reads the timer: readings of several
+# warps wait for each other (3 ns each, H200).
+_HIGH_CLOCK_BITS = CLOCK_HIGH_MASK.bit_length()
+_TIMER_HIGH_BITS = 32 - _HIGH_CLOCK_BITS
+_BEGIN = f"""\
+	mov.u32 %kprof_begin_low, %clock;
+	mov.u32 %kprof_high, %clock_hi;
 	mov.u32 %kprof_a, %tid.x;
-	setp.ne.u32 %kprof_q, %kprof_a, 0;
-	@%kprof_q bra $kprof_begun;
-	mov.b32 %kprof_b, {PREAMBLE - (1 << 32)};
-	mov.u32 %kprof_a, %smid;
-	st.global.v2.b32 [%kprof_base], {{%kprof_b, %kprof_row}};
-	st.global.b32 [%kprof_base+8], %kprof_a;
+	setp.ne.u32 %kprof_p, %kprof_a, 0;
+	mov.b64 %kprof_d, 0;
+	@%kprof_p bra $kprof_begun;
 	mov.u64 %kprof_d, %globaltimer;
-	st.global.b64 [%kprof_base+16], %kprof_d;
 $kprof_begun:
+	mov.b64 {{%kprof_timer, %kprof_a}}, %kprof_d;
+	bfi.b32 %kprof_begin_highs, %kprof_high, %kprof_a, {_TIMER_HIGH_BITS}, {_HIGH_CLOCK_BITS};
+"""
+_ENDED = """\
+	mov.u32 %kprof_low, %clock;
+	mov.u32 %kprof_high, %clock_hi;
+	bar.sync 0;
 """
 _COUNTS_AT = 4 * (HEADER_WORDS + TIMES_WORDS)
 
 
-def _record(number: int, function: FunctionRecord) -> str:
-    """Store the warp's first record, the start, or its second one, the end, in its ring."""
-    place = _COUNTS_AT + 4 * function.warps + ENTRY_BYTES * number
-    store = f"\t@!%kprof_q st.global.cg.v2.b32 [%kprof_c+{place}], {{%kprof_high, %kprof_low}};\n"
-    if place % ENTRY_BYTES:  # two words at once have to be aligned
-        words = ((place, "high"), (place + 4, "low"))
-        store = "".join(f"\t@!%kprof_q st.global.cg.b32 [%kprof_c+{at}], %kprof_{word};\n" for at, word in words)
+def _records(function: FunctionRecord) -> str:
+    """Store a CTA's row: each warp its two records and their number of words, the first thread the header."""
+    entries_at = _COUNTS_AT + 4 * function.warps
+    begin = f"""\
+	shr.u32 %kprof_high, %kprof_begin_highs, {_TIMER_HIGH_BITS};
+	mov.b32 %kprof_low, %kprof_begin_low;
+"""
     return f"""\
-	and.b32 %kprof_high, %kprof_high, {CLOCK_HIGH_MASK};
-	or.b32 %kprof_high, %kprof_high, {number << END_SHIFT | function.scope_id << SCOPE_SHIFT};
 	mov.u32 %kprof_b, %tid.x;
 	and.b32 %kprof_a, %kprof_b, 31;
 	setp.ne.u32 %kprof_q, %kprof_a, 0;
 	shr.u32 %kprof_b, %kprof_b, 5;
 	mul.wide.u32 %kprof_c, %kprof_b, {function.ring_bytes};
 	add.u64 %kprof_c, %kprof_c, %kprof_base;
-{store}"""
-
-
-def _counts(function: FunctionRecord) -> str:
-    """Store each warp's number of words, and the rest of the header once all warps have ended."""
-    return f"""\
+{_entry(entries_at + ENTRY_BYTES, 1, function)}{begin}{_entry(entries_at, 0, function)}\
 	mul.wide.u32 %kprof_c, %kprof_b, 4;
 	add.u64 %kprof_c, %kprof_c, %kprof_base;
 	mov.b32 %kprof_a, {2 * WORDS_PER_ENTRY};
 	@!%kprof_q st.global.b32 [%kprof_c+{_COUNTS_AT}], %kprof_a;
-	bar.sync 0;
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_q, %kprof_a, 0;
 	@%kprof_q ret;
-	mov.u64 %kprof_d, %globaltimer;
-	st.global.b64 [%kprof_base+24], %kprof_d;
-	mov.b32 %kprof_a, {function.ring_bytes * function.warps};
-	st.global.b32 [%kprof_base+12], %kprof_a;
+	mov.b64 %kprof_c, {{%kprof_timer, %kprof_begin_highs}};
+	sub.u64 %kprof_c, %kprof_end, %kprof_c;
+	and.b64 %kprof_c, %kprof_c, {(1 << 32 + _TIMER_HIGH_BITS) - 1};
+	sub.u64 %kprof_c, %kprof_end, %kprof_c;
+	st.global.b64 [%kprof_base+16], %kprof_c;
+	st.global.b64 [%kprof_base+24], %kprof_end;
+	mov.b32 %kprof_b, {PREAMBLE - (1 << 32)};
+	st.global.v2.b32 [%kprof_base], {{%kprof_b, %kprof_row}};
+	mov.u32 %kprof_a, %smid;
+	mov.b32 %kprof_b, {function.ring_bytes * function.warps};
+	st.global.v2.b32 [%kprof_base+8], {{%kprof_a, %kprof_b}};
 	mov.u64 %kprof_d, %globaltimer;
 	st.global.b64 [%kprof_base+32], %kprof_d;
 	ret;
 """
+
+
+def _entry(place: int, is_end: int, function: FunctionRecord) -> str:
+    """Store the warp's record of the function's start or end in its ring, at a ``place`` in the CTA's row."""
+    store = f"\t@!%kprof_q st.global.cg.v2.b32 [%kprof_c+{place}], {{%kprof_high, %kprof_low}};\n"
+    if place % ENTRY_BYTES:  # two words at once have to be aligned
+        words = ((place, "high"), (place + 4, "low"))
+        store = "".join(f"\t@!%kprof_q st.global.cg.b32 [%kprof_c+{at}], %kprof_{word};\n" for at, word in words)
+    return f"""\
+	and.b32 %kprof_high, %kprof_high, {CLOCK_HIGH_MASK};
+	or.b32 %kprof_high, %kprof_high, {is_end << END_SHIFT | function.scope_id << SCOPE_SHIFT};
+{store}"""

@@ -110,8 +110,12 @@ class KernelLaunches:
         return Excess(excess, of_ctas=False) if excess is not None and 100 * excess > TRUSTED_PERCENT else None
 
     def note_slowdown(self, build: RecordingBuild, slowdown: Slowdown) -> None:
-        """Note how much longer the CTAs that record took in a launch. Called in the copier's thread."""
-        if self._has_turns and self._choice.replaces and 100 * (slowdown.part - slowdown.error) > TRUSTED_PERCENT:
+        """Note how much longer the CTAs that record took in a launch. Called in the copier's thread.
+
+        If ptxas makes faster code of a kernel with records, they show another kernel than the others run, too.
+        """
+        is_certain = 100 * (abs(slowdown.part) - slowdown.error) > TRUSTED_PERCENT
+        if self._has_turns and self._choice.replaces and is_certain:
             self._slow_ctas = build, Excess(slowdown.part, of_ctas=True)
 
     def begin_turns_again(self) -> None:

@@ -118,13 +118,16 @@ def watch_events_of(module: ModuleType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """The part of its time by which a kernel takes longer with records, or CTAs that record than those that do not."""
+    """The part of its time by which a kernel takes longer with records, or CTAs that record than those that do not.
+
+    It is negative if they take less time.
+    """
 
     part: float
     of_ctas: bool
 
     def __str__(self) -> str:
-        took = f"took {100 * self.part:.0f} % longer"
+        took = f"took {100 * abs(self.part):.0f} % {'longer' if self.part > 0 else 'less time'}"
         return f"CTAs that record {took} than the others" if self.of_ctas else f"it {took}"
 
 
