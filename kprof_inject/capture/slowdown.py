@@ -47,7 +47,9 @@ def slowdown_of(raw: RawCtas, sample: CtaSample, first_warp_ns: NDArray[np.float
     ratio = float(own_ns.sum() / others_ns.sum())
     apart_ns = own_ns - ratio * others_ns
     variance = float(apart_ns @ apart_ns) * len(own_ns) / (len(own_ns) - 1)
-    return Slowdown(ratio - 1, DEVIATIONS * float(np.sqrt(variance) / others_ns.sum()))
+    # The begins of all others have the same error.
+    error_ns = np.hypot(np.sqrt(variance), ratio * raw.begin_error_ns * len(own_ns))
+    return Slowdown(ratio - 1, DEVIATIONS * float(error_ns / others_ns.sum()))
 
 
 def first_warp_ns(raw: RawCtas, clock_hz: float, *, spans_function: bool) -> NDArray[np.float64]:
