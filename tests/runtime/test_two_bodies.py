@@ -199,7 +199,7 @@ class Cta:
             return ""
         operands = [operand.strip() for operand in rest.split(",")]
         if name.startswith(("st.global", "red.global.max")):
-            base, _, offset = operands[0].strip("[]").partition("+")
+            base, offset = re.fullmatch(r"\[(%\w+)(?:\+(-?\d+))?\]", operands[0]).groups()  # type: ignore[union-attr]
             size, address = 8 if "64" in name else 4, self.values[base] + int(offset or 0)
             assert address % (size * len(operands[1:])) == 0
             for number, operand in enumerate(operands[1:]):
@@ -297,7 +297,7 @@ def test_the_only_body_is_the_kernels_own(name: str) -> None:
     warps = int(clean.metadata["num_warps"])
     with keeping_body(clean.assembly, options.get("num_ctas", 1), None, FunctionRecord(0, warps, 16)):
         one = lower(text, target, options, Mode("global", 16 * warps))
-    before = "mov.b32 %kprof_choice, %kprof_a;\n"
+    before = "mov.pred %kprof_records, %kprof_p;\n"
     body = one.assembly[one.assembly.index(before) + len(before) : one.assembly.index("$kprof_ended:\n")]
     assert body.replace("bra $kprof_ended;", "ret;") in clean.assembly
     assert one.clock_reads == 2 and one.binary[:4] == b"\x7fELF"
@@ -306,7 +306,8 @@ def test_the_only_body_is_the_kernels_own(name: str) -> None:
 @pytest.mark.parametrize("thread", [0, 1, 32])
 def test_the_first_thread_leaves_the_end(thread: int) -> None:
     both = with_two_bodies(ptx("k"), RECORDED, 65_664, 1, 64)
-    code = both[both.index("$kprof_ended:") : both.index("$kprof_with:")]
+    code = both[both.index("\t.reg .pred %kprof_p,") : both.index("\t@%kprof_p bra $kprof_with;")]
+    code += both[both.index("$kprof_ended:") : both.index("$kprof_with:")]
     ran = Cta(code, (100, 30, 2), 4321, ADDRESS + 5, thread)
     assert ran.stores == ({} if thread else {ADDRESS - 4322 * END_BYTES: LEFT_END})
 

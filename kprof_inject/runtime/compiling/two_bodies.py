@@ -69,8 +69,6 @@ def with_two_bodies(
             _RETURN.sub("bra $kprof_ended;", _renamed(_LOCATION.sub("", without.code))),
             "}\n$kprof_ended:\n",
             _FIRST_THREAD,
-            _address(with_records.buffer),
-            _ROW,
             _LEFT_END,
             "$kprof_with:\n",
             _row_address(row_bytes, cluster_ctas),
@@ -112,7 +110,7 @@ def with_one_body(
     function: FunctionRecord,
     max_registers: int | None = None,
 ) -> str:
-    """Return the PTX of a kernel with the body of ``clean``, and records of the function before and after it.
+    """Return the PTX of a kernel with the body of ``clean``, after which the records of the function are stored.
 
     The buffer's layout is ``timed``. See ``with_two_bodies`` for the other arguments, and for what it raises.
     """
@@ -127,16 +125,13 @@ def with_one_body(
             _REGISTERS,
             _BEGIN,
             _choice(module.buffer, cluster_ctas),
-            "\tmov.b32 %kprof_choice, %kprof_a;\n",
+            "\tmov.pred %kprof_records, %kprof_p;\n",
             _RETURN.sub("bra $kprof_ended;", module.code),
-            "$kprof_ended:\n\tsetp.eq.u32 %kprof_p, %kprof_choice, 0;\n\t@%kprof_p bra $kprof_with;\n",
+            "$kprof_ended:\n\t@%kprof_records bra $kprof_with;\n",
             _FIRST_THREAD,
-            _address(module.buffer),
-            _ROW,
             _LEFT_END,
             "$kprof_with:\n",
             _ENDED,
-            _choice(module.buffer, cluster_ctas),
             _row_address(row_bytes, cluster_ctas),
             "\tmov.u64 %kprof_end, %globaltimer;\n",
             _records(function),
@@ -230,9 +225,9 @@ def _address(buffer: str) -> str:
 
 
 _REGISTERS = """\
-	.reg .pred %kprof_p, %kprof_q;
+	.reg .pred %kprof_p, %kprof_q, %kprof_records;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
-	.reg .b32 %kprof_choice, %kprof_low, %kprof_high, %kprof_begin_low, %kprof_timer, %kprof_begin_highs;
+	.reg .b32 %kprof_low, %kprof_high, %kprof_begin_low, %kprof_timer, %kprof_begin_highs;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d, %kprof_end;
 """
 
@@ -262,15 +257,13 @@ _FIRST_THREAD = """\
 	@%kprof_p ret;
 """
 _LEFT_END = f"""\
-	add.u32 %kprof_row, %kprof_row, 1;
-	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
-	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
+	mad.wide.s32 %kprof_c, %kprof_row, -{END_BYTES}, %kprof_rows;
 	mov.u32 %kprof_a, %smid;
 	cvt.u64.u32 %kprof_base, %kprof_a;
 	mov.u64 %kprof_d, %globaltimer;
 	shl.b64 %kprof_d, %kprof_d, {SM_BITS};
 	or.b64 %kprof_d, %kprof_d, %kprof_base;
-	red.global.max.u64 [%kprof_c], %kprof_d;
+	red.global.max.u64 [%kprof_c+{-END_BYTES}], %kprof_d;
 	ret;
 """
 
