@@ -4,8 +4,8 @@ A branch at the entry leads a CTA to one of the two bodies. The body without rec
 labels of its own (PTX ISA, "Statements": braces), so nothing in it changes; ptxas gives the kernel the registers of the
 larger body.
 
-If the function alone is recorded, one body is enough: CTAs that record do so before and after it. They run the same
-machine code as the others; with records in it, ptxas would compile other code.
+If the function alone is recorded, one body is enough: CTAs read the clock before it, and those that record store their
+records after it. All run the same machine code; with records in it, ptxas would compile other code.
 
 What decides is in the lowest bits of the buffer's address (``capture.cta_samples``). So one binary serves each launch
 as it needs it.
