@@ -183,13 +183,24 @@ class _Reader:
             case "end":
                 self._end(instruction)
             case "mark":
-                self._mark(instruction)
+                place, function = self._place(instruction)
+                before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
+                if not before and not after:
+                    what = f"there is no statement before or after {instruction}"
+                    raise KprofError(what, where=instruction.where, hint="put it into a block that has statements")
+                lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
+                loop_line = place.loop.lineno if place.loop else 0
+                self._add(INSTANT, instruction, function, statements=lines, loop_line=loop_line, is_before=bool(after))
             case "loop":
                 self._loop(instruction, LOOP)
             case "iter":
                 self._loop(instruction, ITERATION)
             case _:
-                self._statement(instruction)
+                statements = self._source.statements_on(instruction.comment.logical_line)
+                if not statements:
+                    hint = "put the comment after a statement, or begin and end around several"
+                    raise KprofError("no statement begins on this line", where=instruction.where, hint=hint)
+                self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 
     def finish(self) -> tuple[Marker, ...]:
         if self._open:
@@ -225,13 +236,6 @@ class _Reader:
         hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
         raise KprofError(f"{end} has no begin", where=end.where, hint=hint)
 
-    def _statement(self, instruction: Instruction) -> None:
-        statements = self._source.statements_on(instruction.comment.logical_line)
-        if not statements:
-            hint = "put the comment after a statement, or begin and end around several"
-            raise KprofError("no statement begins on this line", where=instruction.where, hint=hint)
-        self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
-
     def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
         lines = first_line(statements[0]), max(map(last_line, statements))
         self._add(STATEMENTS, instruction, function, statements=(lines,))
@@ -239,16 +243,6 @@ class _Reader:
     def _add(self, kind: str, instruction: Instruction, function: SourceFunction, **marked: Any) -> None:
         name, where = instruction.name or instruction.verb, instruction.where
         self._found.append((where, Marker(kind, name, self._file, where.line, function, **marked)))
-
-    def _mark(self, instruction: Instruction) -> None:
-        place, function = self._place(instruction)
-        before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
-        if not before and not after:
-            what = f"there is no statement before or after {instruction}"
-            raise KprofError(what, where=instruction.where, hint="put it into a block that has statements")
-        lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
-        loop_line = place.loop.lineno if place.loop else 0
-        self._add(INSTANT, instruction, function, statements=lines, loop_line=loop_line, is_before=bool(after))
 
     def _loop(self, instruction: Instruction, kind: str) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)

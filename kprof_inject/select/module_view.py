@@ -105,18 +105,6 @@ def callee_symbol(call: Operation) -> str:
     return symbol_name(found[1] or found[2]) if found else ""
 
 
-def _forbid_records(functions: Sequence[Function]) -> None:
-    # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
-    owners: dict[str, Operation] = {}
-    calls = [(function, call) for function in functions for call in calls_in(function)]
-    for _ in functions:  # a chain of calls is at most as long as the number of functions
-        for function, call in calls:
-            if owner := function.illegal_owner(call) or owners.get(function.symbol):
-                owners.setdefault(callee_symbol(call), owner)
-    for function in functions:
-        function.called_in = owners.get(function.symbol)
-
-
 def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
     """Return the functions that nothing but these operations calls, directly or not."""
     inside = {one for top in operations for one in top.walk()}
@@ -219,7 +207,15 @@ class ModuleView:
         self.module = module
         self.sources = sources
         self.functions = functions_of(module)
-        _forbid_records(self.functions)
+        # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
+        owners: dict[str, Operation] = {}
+        calls = [(function, call) for function in self.functions for call in calls_in(function)]
+        for _ in self.functions:  # a chain of calls is at most as long as the number of functions
+            for function, call in calls:
+                if owner := function.illegal_owner(call) or owners.get(function.symbol):
+                    owners.setdefault(callee_symbol(call), owner)
+        for function in self.functions:
+            function.called_in = owners.get(function.symbol)
         launched = [function for function in self.functions if function.is_public] or self.functions
         self.kernel = launched[0].symbol if launched else ""
 

@@ -289,19 +289,17 @@ def find_parts(view: ModuleView, _: Spread) -> Found:
     They are issues of copies, waits, dots, reductions and the like in its innermost loops, or in a function without
     loops, and the code before and after its loops.
     """
-    return Found.merge([_parts_of(function) for function in view.functions])
-
-
-def _parts_of(function: Function) -> Found:
-    loops = [loop.operation for loop in function.loops if not function.refusal(loop.operation)]
-    around = {owner for loop in loops for owner in loop.owners()}
-    innermost = [loop for loop in loops if loop not in around]
-    inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]
-    sites = [*_runs(function, inside if innermost else function.operations)]
-    if function.is_public and innermost:
-        sites += _around_loops(function, loops)
-    sites.sort(key=lambda site: site.start.offset)
-    return function.findings(sites)
+    found = []
+    for function in view.functions:
+        loops = [loop.operation for loop in function.loops if not function.refusal(loop.operation)]
+        around = {owner for loop in loops for owner in loop.owners()}
+        innermost = [loop for loop in loops if loop not in around]
+        inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]
+        sites = [*_runs(function, inside if innermost else function.operations)]
+        if function.is_public and innermost:
+            sites += _around_loops(function, loops)
+        found.append(function.findings(sorted(sites, key=lambda site: site.start.offset)))
+    return Found.merge(found)
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
