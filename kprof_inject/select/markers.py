@@ -212,7 +212,16 @@ class _Reader:
 
     def _end(self, instruction: Instruction) -> None:
         place, function = self._place(instruction)
-        begin, start = self._innermost(instruction)
+        names = [begin.name for begin, _ in self._open]
+        if not names or instruction.name not in ("", names[-1]):
+            if instruction.name in names:
+                begin, _ = self._open[-1]
+                what = f"{instruction} is inside {begin.name!r}, which begins on line {begin.where.line}"
+                hint = f"ranges nest: put '# kprof: end {begin.name}' above"
+                raise KprofError(what, where=instruction.where, hint=hint)
+            hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
+            raise KprofError(f"{instruction} has no begin", where=instruction.where, hint=hint)
+        begin, start = self._open.pop()
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
             both = f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line}"
@@ -222,19 +231,7 @@ class _Reader:
         if not statements:
             hint = "put them around the statements to time"
             raise KprofError(f"there is nothing between {begin} and its end", where=begin.where, hint=hint)
-        self._open.pop()
         self._add_range(begin, function, statements)
-
-    def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
-        names = [begin.name for begin, _ in self._open]
-        if names and end.name in ("", names[-1]):
-            return self._open[-1]
-        if end.name in names:
-            begin, _ = self._open[-1]
-            what = f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}"
-            raise KprofError(what, where=end.where, hint=f"ranges nest: put '# kprof: end {begin.name}' above")
-        hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
-        raise KprofError(f"{end} has no begin", where=end.where, hint=hint)
 
     def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
         lines = first_line(statements[0]), max(map(last_line, statements))

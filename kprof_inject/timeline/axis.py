@@ -84,7 +84,12 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
         bounds = [
             (x_ns, at_ns - widening * error_ns, at_ns + widening * error_ns) for x_ns, at_ns, error_ns in known_ns
         ]
-        if corners := _lines_through(bounds):
+        # The corners of the polygon of all lines between each time's lower and upper bound of the offset.
+        (_, low, high), *rest = bounds
+        corners = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
+        for x_ns, low, high in rest:
+            corners = _cut(_cut(corners, x_ns, high, 1), x_ns, low, -1)
+        if corners:
             break
         widening *= 2
     lowest = min(line.drift for line in corners)
@@ -103,15 +108,6 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
         tuple(_Line(line.offset_ns - offset_ns, line.drift) for line in corners),
         max(distances_ns) if widening > 1 else 0.0,
     )
-
-
-def _lines_through(bounds: Sequence[tuple[int, int, int]]) -> list[_Line]:
-    """Return the corners of the polygon of all lines between each time's lower and upper bound of the offset."""
-    (_, low, high), *rest = bounds
-    lines = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
-    for x_ns, low, high in rest:
-        lines = _cut(_cut(lines, x_ns, high, 1), x_ns, low, -1)
-    return lines
 
 
 def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]:

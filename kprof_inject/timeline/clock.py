@@ -104,9 +104,15 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
     count = len(readings.sm)
     agree = np.zeros((_NEIGHBOURS, count), dtype=bool)
     for part in parts(count):
-        part_readings = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
+        near = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
+        reading_error_ns = near.error_ns + rate_ns * near.estimated_error_cycles
         for lag in range(1, _NEIGHBOURS + 1):
-            agreed = _agree(part_readings, lag, rate_ns)[: part.stop - part.start]
+            clock_ns = (near.cycles[lag:] - near.cycles[:-lag]) * rate_ns
+            apart_ns = near.ns[lag:] - near.ns[:-lag] - clock_ns
+            tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
+            tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * near.step_ns
+            agreed = (np.abs(apart_ns) <= tolerance_ns) & (near.sm[lag:] == near.sm[:-lag])
+            agreed = agreed[: part.stop - part.start]
             agree[lag - 1, part.start : part.start + agreed.size] = agreed
     fresh = np.append(True, readings.sm[1:] != readings.sm[:-1])
     # Another counter begins within an SM where two consecutive readings contradict each other, and so do the readings
@@ -121,16 +127,6 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
             neighbours[side] += same
             agreeing[side] += same & agree[lag - 1, :-lag]
     return counter, 2 * agreeing >= neighbours
-
-
-def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
-    clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
-    apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
-    reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
-    tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
-    tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
-    return agreed
 
 
 class ClockSource(StrEnum):

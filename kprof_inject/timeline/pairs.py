@@ -65,7 +65,15 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     lone_ends = of_next[~is_open & is_end]
     copies = np.ones(len(records.scope), dtype=np.int64)
     copies[ending_starts] = 2
-    copies[lone_ends[_ends_nothing(records, lone_ends, rules)]] = 0
+    # Ends without an open start follow a loop without iterations. A lost or damaged record may be the start, unless the
+    # enclosing loop begins immediately before the end.
+    warp = records.group[lone_ends] - records.first_group
+    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
+    before = np.maximum(lone_ends - 1, 0)
+    parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
+    is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
+    begins_before = is_same_warp & ~records.is_end[before] & (records.scope[before] == parents)
+    copies[lone_ends[is_sound | begins_before]] = 0
     at = np.repeat(np.arange(len(copies)), copies)
     stop = np.cumsum(copies)
     implied = stop[ending_starts] - 2
@@ -76,18 +84,6 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     begins = group_begins(np.diff(records.group, prepend=-1) != 0)
     number -= np.append(0, stop)[begins][at] - begins[at]
     return replace(records.at(at), number=number, is_end=is_end)
-
-
-def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Mask:
-    """Determine which ends without an open start follow a loop without iterations."""
-    # A lost or damaged record may be the start, unless the enclosing loop begins immediately before the end.
-    warp = records.group[lone_ends] - records.first_group
-    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
-    before = np.maximum(lone_ends - 1, 0)
-    parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
-    is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
-    ends_nothing: Mask = is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
-    return ends_nothing
 
 
 def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:

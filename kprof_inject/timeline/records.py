@@ -162,7 +162,12 @@ class RecordDecoder(Struct, frozen=True):
         damaged = self._damaged(records, far)
         if damaged.any():
             records = replace(records.at(~damaged), damaged=records.group[damaged])
-        records = replace(records, oldest=_oldest(records, ~records.is_end & self.stores_moved))
+        oldest = np.full((2, len(lost)), NO_SMALLEST)
+        begin = np.flatnonzero(np.append(True, records.group[1:] != records.group[:-1])[: len(records.group)])
+        # If its store was moved, a start was stored with its end, which counts.
+        end = begin + (~records.is_end[begin] & self.stores_moved)
+        oldest[:, records.group[begin] - first_group] = records.cycles[begin], records.cycles[end]
+        records = replace(records, oldest=oldest)
         return _by_clock(records) if self.stores_moved else records
 
     def _kept(self, rows: slice) -> Numbers:
@@ -219,16 +224,6 @@ def _by_clock(records: Records) -> Records:
     return replace(records.at(order), number=first[warp] + rank)
 
 
-def _oldest(records: Records, is_moved: Mask) -> Numbers:
-    """Return ``Records.oldest``; a scope whose start ``is_moved`` was stored as a whole, and its end counts."""
-    oldest = np.full((2, len(records.lost)), NO_SMALLEST)
-    fresh = np.append(True, records.group[1:] != records.group[:-1])
-    begin = np.flatnonzero(fresh[: len(records.group)])
-    end = begin + is_moved[begin]
-    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[end]
-    return oldest
-
-
 def record_decoder(
     ctas: RawCtas,
     scope_of_id: NDArray[np.int16],
@@ -247,7 +242,9 @@ def record_decoder(
         return RecordDecoder(ctas, scope_of_id, counter, max_cycles, stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
     decoder = RecordDecoder(ctas, scope_of_id, often, max_cycles, stores_moved, clock_bits, tags)
-    return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
+    # Each SM is raised by the fewest periods that make its lowest value 0 or more.
+    newest = often.newest - _lowest_of_sm(decoder) // often.period * often.period
+    return replace(decoder, counter=replace(often, newest=newest))
 
 
 def _lowest_of_sm(decoder: RecordDecoder) -> Numbers:

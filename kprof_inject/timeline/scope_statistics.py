@@ -107,10 +107,8 @@ class ScopeSums:
             self._bend.add(block)
         self._counts += np.bincount(block["scope"], minlength=self._count)
         is_instant = self._is_instant[block["scope"]]
-        if not is_instant.any():
-            self._add_lasting(block)
-        elif not is_instant.all():
-            self._add_lasting(block[~is_instant])
+        if not is_instant.all():
+            self._add_lasting(block[~is_instant] if is_instant.any() else block)
 
     def _add_lasting(self, block: Rows) -> None:
         # A stable sort keeps the scopes of one kind in the order of CTA, warp and start.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
 from kprof_inject.timeline.columns import Mask, Numbers, group_begins, largest, smallest
@@ -53,10 +52,6 @@ class OverflowsOften(Struct, frozen=True):
         counts = np.diff(last, prepend=-1)
         whole: Numbers = since + np.repeat(self.newest[group[last]] - since[last], counts)
         return whole
-
-    def lifted(self, lowest: Numbers) -> OverflowsOften:
-        """Return the counters with each group raised by the fewest periods that make its ``lowest`` value 0 or more."""
-        return replace(self, newest=self.newest - lowest // self.period * self.period)
 
 
 Counter = OverflowedOnce | OverflowsOften

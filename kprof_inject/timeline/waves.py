@@ -228,22 +228,16 @@ def waves_of(timeline: Timeline) -> Waves | None:
     """Compute the waves of a launch; None if no CTA ran, or if no timer was read that gives their begins and ends."""
     if timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
-    occupancy = timeline.launch.kernel.with_records.ctas_per_sm
-    return waves_of_ctas(timeline.all_ctas, occupancy, bool(timeline.unrecorded.size))
-
-
-def waves_of_ctas(ctas: Rows, occupancy: int | None, is_sample: bool) -> Waves | None:
-    """Compute the waves of CTAs with times; ``is_sample`` if only some of them recorded."""
+    occupancy, ctas = timeline.launch.kernel.with_records.ctas_per_sm, _by_begin(timeline.all_ctas)
     if not ctas.size:
         return None
-    ctas = _by_begin(ctas)
     work, begin_ns, end_ns, left_ns = SmWork.of(ctas), ctas["init_ns"], end_of_work_ns(ctas), _left_ns(ctas)
     # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
     # CTAs that all fall into one step of the timer may have run one after another, and prove nothing. Warps of a CTA
     # that does not record end apart, and their room goes to the next CTA before the last has ended.
     takes_time = left_ns > begin_ns
     seen = 0
-    if not is_sample:
+    if not timeline.unrecorded.size:
         seen = _max_at_once(work.row_of[takes_time], begin_ns[takes_time], left_ns[takes_time])
     slots, slots_source = occupancy or 0, "occupancy"
     if occupancy is None or occupancy < seen:
