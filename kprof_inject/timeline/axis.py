@@ -188,7 +188,8 @@ class DeviceClock(Struct, frozen=True):
 
     def on_axis(self, device_ns: Numbers) -> Numbers:
         """Convert times of the device's globaltimer to nanoseconds from the axis's zero."""
-        return _to_ns(self.relation, device_ns) - self.axis.zero_ns
+        clock_ns = self.relation.to_host_ns(device_ns) if self.relation else device_ns
+        return clock_ns - self.axis.zero_ns
 
     def ns_on_axis(self, device_ns: int) -> int:
         """Convert a single time as ``on_axis`` does."""
@@ -300,13 +301,11 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
             continue
         own = [devices[globaltimer] for globaltimer in members]
         errors_ns = [device.error_ns() for device in own]
-        begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in own]
+        begins_ns = [
+            device.relation.to_host_ns(np.array([*device.begins_ns()], np.int64)) for device in own if device.relation
+        ]
         axis = Axis(number, len(own), min(np.concatenate(begins_ns).tolist(), default=0), sum(sorted(errors_ns)[-2:]))
         for globaltimer, device, error_ns in zip(members, own, errors_ns, strict=True):
             alignment = _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK
             clocks[globaltimer] = DeviceClock(axis, device.relation, error_ns, alignment)
     return clocks
-
-
-def _to_ns(relation: HostClock | None, device_ns: Numbers) -> Numbers:
-    return relation.to_host_ns(device_ns) if relation else device_ns

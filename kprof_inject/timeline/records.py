@@ -159,7 +159,13 @@ class RecordDecoder(Struct, frozen=True):
         if self.counter is not None:
             records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
         records, far = self._untorn(records, rows)
-        damaged = self._damaged(records, far)
+        damaged = (records.scope < 0) | far
+        if self.stores_moved:
+            # Ends are stored in the order of the clock even if stores were moved.
+            damaged |= contradicted_records(records.group, records.cycles, ~damaged & records.is_end)
+            damaged |= parted_starts(records.group, records.scope, records.is_end, records.cycles, ~damaged)
+        else:
+            damaged |= contradicted_records(records.group, records.cycles, ~damaged)
         if damaged.any():
             records = replace(records.at(~damaged), damaged=records.group[damaged])
         oldest = np.full((2, len(lost)), NO_SMALLEST)
@@ -200,15 +206,6 @@ class RecordDecoder(Struct, frozen=True):
         torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
-    def _damaged(self, records: Records, far: Mask) -> Mask:
-        group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
-        damaged = (scope < 0) | far
-        if self.stores_moved:
-            # Ends are stored in the order of the clock even if stores were moved.
-            damaged |= contradicted_records(group, cycles, ~damaged & is_end)
-            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
-        return damaged | contradicted_records(group, cycles, ~damaged)
-
 
 def _by_clock(records: Records) -> Records:
     """Sort by clock; the places of damaged entries are then unknown, so these are numbered with the lost ones."""
@@ -243,20 +240,14 @@ def record_decoder(
     often = often_overflowing(newest, ctas, bits, clock_hz)
     decoder = RecordDecoder(ctas, scope_of_id, often, max_cycles, stores_moved, clock_bits, tags)
     # Each SM is raised by the fewest periods that make its lowest value 0 or more.
-    newest = often.newest - _lowest_of_sm(decoder) // often.period * often.period
-    return replace(decoder, counter=replace(often, newest=newest))
-
-
-def _lowest_of_sm(decoder: RecordDecoder) -> Numbers:
-    """Return, for each group, the lowest value of its SM; 0 for an SM without records."""
-    ctas, size = decoder.ctas, int(decoder.ctas.sm.max(initial=0)) + 1
+    size, warps = int(ctas.sm.max(initial=0)) + 1, ctas.entries.shape[1]
     lowest = np.full(size, NO_SMALLEST)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
-        sm = ctas.sm[records.group // ctas.entries.shape[1]]
-        lowest = np.minimum(lowest, smallest(sm, records.cycles, size))
+        lowest = np.minimum(lowest, smallest(ctas.sm[records.group // warps], records.cycles, size))
     lowest[lowest == NO_SMALLEST] = 0
-    return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
+    raised = np.repeat(lowest[ctas.sm], warps) // often.period * often.period
+    return replace(decoder, counter=replace(often, newest=often.newest - raised))
 
 
 def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[Numbers, Numbers]:
