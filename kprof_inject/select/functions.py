@@ -153,7 +153,7 @@ class Function:
         return "the end of its block" if operation.traits.is_terminator else ""
 
     def does_work(self, operation: Operation) -> bool:
-        """Return whether a scope around source lines is meant for this operation (see ``is_anchor``, ``integer_work``)."""
+        """Return whether a scope around source lines is meant for this operation (see ``is_anchor``)."""
         return is_anchor(operation) or (_is_integer_arithmetic(operation) and operation.start in self._integer_work)
 
     @cached_property

@@ -65,8 +65,7 @@ class InlinedCall(Struct, frozen=True):
 
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
     """Yield every inlined call in a function, nested ones too, in the order of their first operations."""
-    operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
-    written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}
+    calls: dict[tuple[Chain, SourceFunction | str], list[tuple[Operation, SourcePoint]]] = {}
     own = function.source_of(function.operation)[:1]
     for operation in function.operations:
         for chain in function.chains_of(operation):
@@ -80,15 +79,14 @@ def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]
             for depth in range(1, len(chain)):
                 point = chain[depth - 1]
                 called = chain[depth:], sources.function_at(point.file, point.line) or point.file
-                operations.setdefault(called, {})[operation] = None
-                written.setdefault(called, set()).add(point)
-    for (path, helper), found in operations.items():
+                calls.setdefault(called, []).append((operation, point))
+    for (path, helper), found in calls.items():
         if isinstance(helper, SourceFunction):
             name, source = helper.name, SourcePoint(helper.file, helper.def_line, 0)
         else:
-            source = min(written[path, helper])
+            source = min(point for _, point in found)
             name = f"{PurePath(source.file).name}:{source.line}"
-        yield InlinedCall(name, source, path, tuple(found))
+        yield InlinedCall(name, source, path, tuple(dict.fromkeys(operation for operation, _ in found)))
 
 
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)

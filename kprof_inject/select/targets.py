@@ -51,19 +51,14 @@ class SourceLines(Struct, frozen=True):
 
     def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
         """Yield the operations of these lines and of what they call, grouped by the calls that lead to the lines."""
-        operations: dict[Chain, list[Operation]] = {}
-        files: dict[Chain, str] = {}
+        found: dict[Chain, tuple[str, dict[Operation, None]]] = {}
         for operation in function.operations:
             for chain in function.chains_of(operation):
                 depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d], sources)), None)
                 if depth is not None:
-                    path = chain[depth + 1 :]
-                    files.setdefault(path, chain[depth].file)
-                    found = operations.setdefault(path, [])
-                    if not found or found[-1] is not operation:
-                        found.append(operation)
-        for path, found in operations.items():
-            yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
+                    found.setdefault(chain[depth + 1 :], (chain[depth].file, {}))[1][operation] = None
+        for path, (file, operations) in found.items():
+            yield Group(function, kind, label, tuple(operations), SourcePoint(file, self.first, 0), path)
 
 
 LoopFilter = tuple[int, ...] | SourceLines | None

@@ -59,24 +59,7 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
 
     It holds while half of the readings are right; ``nominal_ns`` if they are too few, or the result is impossible.
     """
-    cycles, ns = _pairs(readings)
-    apart = cycles > 0
-    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
-        return nominal_ns
-    cycles, ns = cycles[apart], ns[apart]
-    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
-    slopes = ns / cycles
-    order = np.argsort(slopes, kind="stable")
-    below = np.cumsum(weight[order])
-    rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
-    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
-
-
-def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
-    """Return the distances of pairs of readings on one SM, in cycles and in nanoseconds.
-
-    They are as close as the timer's steps allow, so that a jump of the counter is within few pairs.
-    """
+    # The pairs are as close as the timer's steps allow, so that a jump of the counter is within few of them.
     count = len(readings.sm)
     index = np.arange(0, count, 1 + count // _MAX_PAIRS)
     cycles = ns = np.empty(0, dtype=np.int64)
@@ -89,7 +72,16 @@ def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
         cycles = readings.cycles[partner[paired]] - readings.cycles[index[paired]]
         ns = readings.ns[partner[paired]] - readings.ns[index[paired]]
         lag *= 2
-    return cycles, ns
+    apart = cycles > 0
+    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
+        return nominal_ns
+    cycles, ns = cycles[apart], ns[apart]
+    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
+    slopes = ns / cycles
+    order = np.argsort(slopes, kind="stable")
+    below = np.cumsum(weight[order])
+    rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
+    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
 
 
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Mask]:

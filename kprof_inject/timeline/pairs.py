@@ -47,7 +47,16 @@ def scopes_of(records: Records, rules: ScopeRules = NO_RULES) -> tuple[Records, 
     pairs = pair_records(records, rules)
     if rules.ended_by_next:
         pairs = _without_doubtful_iterations(pairs, records, rules)
-    return records, pairs if rules.unselected is None else _without(pairs, records, rules.unselected)
+    if rules.unselected is not None:
+        kept = pairs.scope != rules.unselected
+        pairs = Pairs(
+            pairs.start_at[kept],
+            pairs.end_at[kept],
+            pairs.scope[kept],
+            pairs.open_starts[records.scope[pairs.open_starts] != rules.unselected],
+            pairs.stray_ends[records.scope[pairs.stray_ends] != rules.unselected],
+        )
+    return records, pairs
 
 
 def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
@@ -118,17 +127,6 @@ def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRul
         pairs.scope[~doubted],
         np.sort(np.concatenate((pairs.open_starts, pairs.start_at[doubted]))),
         stray_ends[~is_implied[stray_ends]],
-    )
-
-
-def _without(pairs: Pairs, records: Records, scope: int) -> Pairs:
-    kept = pairs.scope != scope
-    return Pairs(
-        pairs.start_at[kept],
-        pairs.end_at[kept],
-        pairs.scope[kept],
-        pairs.open_starts[records.scope[pairs.open_starts] != scope],
-        pairs.stray_ends[records.scope[pairs.stray_ends] != scope],
     )
 
 

@@ -324,27 +324,20 @@ def straight_lines(readings: Readings, counter: NDArray[np.int32], plausible: Ma
     base_ns = lines.base_ns + np.rint(moment / np.where(total == 0, 1, total)).astype(np.int64)
     lost = np.flatnonzero(total == 0)
     if lost.size:
-        base_ns[lost] = _guessed(replace(lines, base_ns=base_ns), lost)
+        # They are placed by the median of those within the launch, or else of all, and then limited to the launch.
+        lines = replace(lines, base_ns=base_ns)
+        rows = np.flatnonzero(np.isin(counter, lost))
+        sound_ns = readings.ns[plausible] if plausible.any() else readings.ns
+        first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
+        is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
+        has_one = np.isin(counter[rows], counter[rows[is_within]])
+        residuals = lines.residuals(rows[is_within | ~has_one])
+        heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
+        begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
+        stops = np.append(begins[1:], len(heights_ns))
+        medians_ns = (heights_ns[(begins + stops - 1) // 2] + heights_ns[(begins + stops) // 2]) / 2
+        guessed_ns = base_ns[lost] + np.rint(medians_ns).astype(np.int64)
+        ends = np.searchsorted(counter, lost, side="right") - 1
+        half_ns = np.rint((readings.cycles[ends] - base_cycles[lost]) * (rate.ns / 2)).astype(np.int64)
+        base_ns[lost] = np.clip(guessed_ns + half_ns, first_ns, last_ns) - half_ns
     return replace(lines, base_ns=base_ns)
-
-
-def _guessed(lines: Lines, counters: Numbers) -> Numbers:
-    """Place ``counters`` without plausible readings by the median of those within the launch, or else of all.
-
-    The lines are then limited to the launch.
-    """
-    readings = lines.readings
-    rows = np.flatnonzero(np.isin(lines.counter, counters))
-    sound_ns = readings.ns[lines.plausible] if lines.plausible.any() else readings.ns
-    first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
-    is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
-    has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
-    residuals = lines.residuals(rows[is_within | ~has_one])
-    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
-    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
-    stops = np.append(begins[1:], len(heights_ns))
-    medians_ns = (heights_ns[(begins + stops - 1) // 2] + heights_ns[(begins + stops) // 2]) / 2
-    base_ns = lines.base_ns[counters] + np.rint(medians_ns).astype(np.int64)
-    ends = np.searchsorted(lines.counter, counters, side="right") - 1
-    half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
-    return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)

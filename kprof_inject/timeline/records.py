@@ -158,7 +158,12 @@ class RecordDecoder(Struct, frozen=True):
             records = records.at(~self.tags.entries_of(entries))
         if self.counter is not None:
             records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
-        records, far = self._untorn(records, rows)
+        row = records.group // self.ctas.entries.shape[1] - rows.start
+        distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
+        far = distance != 0
+        if self.clock_bits != CLOCK_LOW_BITS and far.any():
+            torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
+            records, far = replace(records, cycles=records.cycles - torn), far & (torn == 0)
         damaged = (records.scope < 0) | far
         if self.stores_moved:
             # Ends are stored in the order of the clock even if stores were moved.
@@ -195,16 +200,6 @@ class RecordDecoder(Struct, frozen=True):
             slot[slot >= used] -= used
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
-
-    def _untorn(self, records: Records, rows: slice) -> tuple[Records, Mask]:
-        """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
-        row = records.group // self.ctas.entries.shape[1] - rows.start
-        distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
-        far = distance != 0
-        if self.clock_bits == CLOCK_LOW_BITS or not far.any():
-            return records, far
-        torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
-        return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
 
 def _by_clock(records: Records) -> Records:

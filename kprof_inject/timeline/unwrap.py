@@ -74,16 +74,9 @@ def counter_of(
     has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
     if not has_overflowed.any():
         return None
-    references = _references(sm, first, last, size, 1 << bits)
-    return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), 1 << bits)
-
-
-def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: int) -> Numbers:
-    """Return a reference for each of ``size`` SMs: the ``last`` value that most other warps' values closely precede.
-
-    Distances are taken the short way round. The reference is a period higher where values are below 0. It is 0 for an
-    SM without any.
-    """
+    # The reference of an SM is the last value that most other warps' values closely precede, by distances the short way
+    # round. It is a period higher where values are below 0, and 0 for an SM without any.
+    period = 1 << bits
     order = np.lexsort((last, sm))
     first, last = first[order], last[order]
     begin = np.searchsorted(sm[order], np.arange(size + 1))
@@ -96,7 +89,7 @@ def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: i
         away = _nearest(np.append(first[of_sm], last[of_sm]) - reference, period)
         is_before_0 = (away < -reference) & (away > -period // 4)
         references[number] = reference + period * is_before_0.any()
-    return references
+    return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), period)
 
 
 def often_overflowing(newest: Numbers, ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:

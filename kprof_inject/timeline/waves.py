@@ -326,7 +326,11 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
     if not duration_ns:
         return None
     waits_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids)) - begin_ns
-    gaps_ns, gaps_of_sm_ns = _gaps(ctas, work)
+    left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
+    row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
+    same_sm = row[1:] == row[:-1]
+    gaps_ns = (begins_ns[1:] - ends_ns[:-1])[same_sm]
+    gaps_of_sm_ns = np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
     whole_ns = len(work.ids) * duration_ns
     gapless_ns = duration_ns
     if gaps_of_sm_ns.max() >= _MIN_GAPS * duration_ns:
@@ -340,14 +344,6 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
         gap_ns=float(gaps_ns.mean()) if gaps_ns.size else 0.0,
         gaps_won_share=max(1 - gapless_ns / duration_ns, 0.0),
     )
-
-
-def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
-    left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
-    row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
-    same_sm = row[1:] == row[:-1]
-    gaps_ns = (begins_ns[1:] - ends_ns[:-1])[same_sm]
-    return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
 def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:
