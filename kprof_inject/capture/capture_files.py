@@ -225,13 +225,10 @@ class CaptureWriter:
         if variant in self._kernels:
             return
         folder = self._folder / KERNELS_FOLDER / variant
-        texts = {TTGIR_FILE: ttgir.encode(), SOURCES_FILE: indented(sources)}
-        for name, text in texts.items():
-            write_bytes(folder / name, text)
-        checked = replace(
-            kernel, ttgir_crc32=zlib.crc32(texts[TTGIR_FILE]), sources_crc32=zlib.crc32(texts[SOURCES_FILE])
-        )
-        write(folder, checked)
+        module, files = ttgir.encode(), indented(sources)
+        write_bytes(folder / TTGIR_FILE, module)
+        write_bytes(folder / SOURCES_FILE, files)
+        write(folder, replace(kernel, ttgir_crc32=zlib.crc32(module), sources_crc32=zlib.crc32(files)))
         self._kernels.add(variant)
 
     def add_launch(self, launch: LaunchRecord, buffer: memoryview) -> str:

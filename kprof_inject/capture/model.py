@@ -201,12 +201,11 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
         """Size that the buffer must have for this grid."""
         return self._cta_sample().buffer_bytes(self.kernel.stride_bytes)
 
-    def words(self) -> NDArray[np.uint32]:
-        """Return the rows of the raw buffer as words, one for each CTA that records: shape (CTAs, stride_bytes / 4)."""
-        return self.ends_and_words()[1]
-
     def ends_and_words(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """Return the ends of all CTAs (``END``), none if all CTAs recorded, and ``words``."""
+        """Return the ends of all CTAs (``END``), none if all CTAs recorded, and the rows of the raw buffer as words.
+
+        There is a row for each CTA that records: shape (CTAs, stride_bytes / 4).
+        """
         path = self.path
         with open_regular(path, self.process.capture_folder) as file:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import (
@@ -33,7 +32,7 @@ from kprof_inject.capture.buffer_layouts import (
 )
 from kprof_inject.capture.mode import UNKNOWN_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
-from kprof_inject.capture.schema import SCOPE_IDS, ClockBits, LayoutName
+from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
@@ -161,15 +160,10 @@ _BLOCK_ENTRIES = 1 << 20
 _SURPLUS = 1.1  # ratio of starts to ends that damaged entries cannot cause
 
 
-class _Recording(Struct, frozen=True):
-    layout: LayoutName
-    ring_bytes: int  # of each recorded warp; 0 if no CTA ran
-    clock_bits: ClockBits
-    stores_moved: bool
-    sides: NDArray[np.int64]  # number of starts and of ends with each scope id: shape (2, id)
-
-
-def _recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> _Recording:
+def _inferred(
+    words: NDArray[np.uint32], num_warps: int, recorded: tuple[int, ...]
+) -> tuple[LayoutName, Mode, NDArray[np.int64]]:
+    """Return the layout, the mode, and the number of starts and of ends with each scope id: shape (2, id)."""
     readings: dict[LayoutName, RawCtas] = {}
     for name, layout in LAYOUTS.items():
         # A row may have room for the counts of one layout but not for those of another.
@@ -203,14 +197,15 @@ def _recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[
             "the buffer has events of Proton's language (start_event, end_event), which are not read",
             hint="record the kernel with scopes alone",
         )
-    return _Recording(
-        layout_name,
-        ctas.entries.shape[2] * ENTRY_BYTES,
+    mode = Mode(
+        buffer=UNKNOWN_BUFFER,
+        buffer_bytes=ctas.entries.shape[2] * ENTRY_BYTES * len(recorded),  # 0 if no CTA ran
         # Hardly any reading of a counter of 43 bits fits in 32.
-        32 if 2 * long_clocks < sides.sum() else 64,
-        turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
-        sides.reshape(2, SCOPE_IDS),
+        clock_bits=32 if 2 * long_clocks < sides.sum() else 64,
+        warps=() if len(recorded) == num_warps else recorded,
+        sched_stores=turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
     )
+    return layout_name, mode, sides.reshape(2, SCOPE_IDS)
 
 
 def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
@@ -313,14 +308,9 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if words.nbytes != payload_bytes:
         raise KprofError(f"{path} was truncated while it was read", hint="give a file that nothing is writing to")
-    recording = _recording_of(words.reshape(header.block_num, -1), header.total_unit, header.recorded)
-    recorded_ids = np.flatnonzero(recording.sides.any(axis=0)).tolist()
-    names = {scope_id: f"scope {scope_id}" for scope_id in recorded_ids} | given
-    kernel = _kernel(path, header, recording, dict(sorted(names.items())))
-    return capture_of_buffer(kernel, path, header.block_num, payload_bytes, header.payload_offset)
-
-
-def _kernel(path: Path, header: _Header, recording: _Recording, names: dict[int, str]) -> Kernel:
+    layout, mode, sides = _inferred(words.reshape(header.block_num, -1), header.total_unit, header.recorded)
+    recorded_ids = np.flatnonzero(sides.any(axis=0)).tolist()
+    names = dict(sorted(({scope_id: f"scope {scope_id}" for scope_id in recorded_ids} | given).items()))
     ids: dict[str, list[int]] = {}
     for scope_id, name in names.items():
         ids.setdefault(name, []).append(scope_id)
@@ -328,24 +318,17 @@ def _kernel(path: Path, header: _Header, recording: _Recording, names: dict[int,
     for name, own_ids in ids.items():
         # If only starts were recorded, each ends the one before. A ring keeps what was written last, so other scopes
         # have at most as many starts as ends. A scope without any end is open.
-        starts, ends = recording.sides[:, own_ids].sum(axis=1).tolist()
+        starts, ends = sides[:, own_ids].sum(axis=1).tolist()
         ended_by_next = starts > _SURPLUS * ends > 0
         kind = ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
         scopes.append(Scope(record=name, name=name, kind=kind, ended_by_next=ended_by_next))
-    all_warps = len(header.recorded) == header.total_unit
-    return Kernel(
+    kernel = Kernel(
         variant=path.stem,
         name=path.stem,
-        layout=recording.layout,
+        layout=layout,
         scope_ids=names,
         scopes=ScopeTable(scopes=tuple(scopes)),
-        mode=Mode(
-            buffer=UNKNOWN_BUFFER,
-            buffer_bytes=recording.ring_bytes * len(header.recorded),
-            clock_bits=recording.clock_bits,
-            warps=() if all_warps else header.recorded,
-            sched_stores=recording.stores_moved,
-        ),
+        mode=mode,
         metadata={
             "num_warps": header.total_unit,
             "profile_scratch_size": header.scratch_mem_size,
@@ -354,3 +337,4 @@ def _kernel(path: Path, header: _Header, recording: _Recording, names: dict[int,
         # The kernel has no files.
         folder=path,
     )
+    return capture_of_buffer(kernel, path, header.block_num, payload_bytes, header.payload_offset)

@@ -202,20 +202,13 @@ class TimingRecord(Struct, frozen=True):
         self, clean: KernelResources, with_records: KernelResources
     ) -> tuple[KernelResources, KernelResources]:
         """Return the resources of the builds without and with records, with these times."""
-        with_records = replace(with_records, not_timed=self.not_timed)
+        times_ns, empty_ns = self.times_ns, self.empty_launch_ns
         if pairs := self.in_turn:
-            clean = replace(
-                clean,
-                times_ns=pairs.clean_ns,
-                not_timed=self.not_timed,
-                empty_launch_ns=pairs.clean_empty_ns,
-                in_turn=True,
-            )
-            with_records = replace(
-                with_records, times_ns=pairs.with_records_ns, empty_launch_ns=pairs.with_records_empty_ns, in_turn=True
-            )
-        else:
-            with_records = replace(with_records, times_ns=self.times_ns, empty_launch_ns=self.empty_launch_ns)
+            times_ns, empty_ns = pairs.with_records_ns, pairs.with_records_empty_ns
+            clean = replace(clean, times_ns=pairs.clean_ns, empty_launch_ns=pairs.clean_empty_ns, in_turn=True)
+            clean = replace(clean, not_timed=self.not_timed)
+            with_records = replace(with_records, in_turn=True)
+        with_records = replace(with_records, times_ns=times_ns, empty_launch_ns=empty_ns, not_timed=self.not_timed)
         if pairs := self.replay:
             clean = replace(clean, replayed_ns=pairs.clean_ns, empty_replay_ns=pairs.clean_empty_ns)
             with_records = replace(

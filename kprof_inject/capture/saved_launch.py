@@ -310,21 +310,15 @@ def read_saved_launch(folder: Path) -> SavedLaunch:
             what = f"{folder / MEMORY_FILE} has {size_bytes:,} of {needed_bytes:,} bytes"
             raise KprofError(what, hint=SAVE_AGAIN)
     saved = SavedLaunch(folder, record, kernel)
-    _require_arguments(saved)
-    return saved
-
-
-def _require_arguments(saved: SavedLaunch) -> None:
-    for (name, kind), argument in zip(parameters(saved), saved.record.arguments, strict=True):
+    for (name, kind), argument in zip(parameters(saved), record.arguments, strict=True):
         if not _is_of_kind(argument, kind):
-            raise KprofError(f"{saved.folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
+            raise KprofError(f"{folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
         for pointer in pointers_in([argument]):
             places = (pointer.address, max(pointer.address - 1, 0))  # an empty view may begin where its tensor ends
-            if pointer.address and not any(map(saved.record.memory_at, places)):
-                raise KprofError(
-                    f"{saved.folder}: the argument {name} points to {pointer.address:#x}, which was not saved",
-                    hint=SAVE_AGAIN,
-                )
+            if pointer.address and not any(map(record.memory_at, places)):
+                what = f"the argument {name} points to {pointer.address:#x}, which was not saved"
+                raise KprofError(f"{folder}: {what}", hint=SAVE_AGAIN)
+    return saved
 
 
 def _is_of_kind(argument: SavedArgument, kind: object) -> bool:

@@ -199,7 +199,16 @@ def distinct_names(scopes: Sequence[Scope], *, with_source: bool = False) -> lis
     Scopes that one selector made have the numbers of their records, as in ``tt.load #1``. With ``with_source``, the
     source line is shown next to the name.
     """
-    numbered = _numbered(scopes)
+    alike: dict[str, dict[int, str]] = {}
+    for index, scope in enumerate(scopes):
+        name, _, number = scope.record.rpartition("#")
+        alike.setdefault(scope.name, {})[index] = number if name == scope.name else ""
+    numbered = {
+        index: f"{name} #{number}"
+        for name, numbers in alike.items()
+        if len(numbers) > 1 and len({number for number in numbers.values() if number.isdigit()}) == len(numbers)
+        for index, number in numbers.items()
+    }
     groups: dict[tuple[str, str], list[int]] = {}
     for index, scope in enumerate(scopes):
         if index not in numbered:
@@ -210,19 +219,6 @@ def distinct_names(scopes: Sequence[Scope], *, with_source: bool = False) -> lis
             for index, difference in zip(indices, _differences([scopes[index] for index in indices]), strict=True):
                 names[index] = f"{names[index]} ({difference})"
     return names
-
-
-def _numbered(scopes: Sequence[Scope]) -> dict[int, str]:
-    alike: dict[str, dict[int, str]] = {}
-    for index, scope in enumerate(scopes):
-        name, _, number = scope.record.rpartition("#")
-        alike.setdefault(scope.name, {})[index] = number if name == scope.name else ""
-    return {
-        index: f"{name} #{number}"
-        for name, numbers in alike.items()
-        if len(numbers) > 1 and len({number for number in numbers.values() if number.isdigit()}) == len(numbers)
-        for index, number in numbers.items()
-    }
 
 
 def _differences(alike: Sequence[Scope]) -> list[str]:

@@ -99,10 +99,7 @@ def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], wi
 
 def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
     """Return the reachable loops that are entered at one block, outer ones first."""
-
-    def successors(number: int) -> Sequence[int]:
-        return blocks[number].successors
-
+    successors = [block.successors for block in blocks].__getitem__
     predecessors: defaultdict[int, set[int]] = defaultdict(set)
     for number in reached([0], successors):
         for successor in successors(number):

@@ -134,7 +134,7 @@ class Function:
         self.is_public = _PRIVATE.search(operation.tail) is None
         self.operation = operation
         self._module = module
-        self._locations = locations
+        self.chains_of = locations.chains_of
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -153,16 +153,12 @@ class Function:
         return "the end of its block" if operation.traits.is_terminator else ""
 
     def does_work(self, operation: Operation) -> bool:
-        """Return whether a scope around source lines is meant for this operation (see ``anchors``)."""
+        """Return whether a scope around source lines is meant for this operation (see ``is_anchor``)."""
         return is_anchor(operation) or (_is_integer_arithmetic(operation) and operation.start in self._integer_work)
 
     @cached_property
     def _integer_work(self) -> frozenset[int]:
         return integer_work(self._module, self.operation)
-
-    def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
-        """Return the source lines that an operation comes from, each with the calls that lead to it."""
-        return self._locations.chains_of(operation)
 
     def source_of(self, operation: Operation) -> Chain:
         """Return the line that the operation was written on, then the calls, if known."""

@@ -183,13 +183,24 @@ class _Reader:
             case "end":
                 self._end(instruction)
             case "mark":
-                self._mark(instruction)
+                place, function = self._place(instruction)
+                before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
+                if not before and not after:
+                    what = f"there is no statement before or after {instruction}"
+                    raise KprofError(what, where=instruction.where, hint="put it into a block that has statements")
+                lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
+                loop_line = place.loop.lineno if place.loop else 0
+                self._add(INSTANT, instruction, function, statements=lines, loop_line=loop_line, is_before=bool(after))
             case "loop":
                 self._loop(instruction, LOOP)
             case "iter":
                 self._loop(instruction, ITERATION)
             case _:
-                self._statement(instruction)
+                statements = self._source.statements_on(instruction.comment.logical_line)
+                if not statements:
+                    hint = "put the comment after a statement, or begin and end around several"
+                    raise KprofError("no statement begins on this line", where=instruction.where, hint=hint)
+                self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 
     def finish(self) -> tuple[Marker, ...]:
         if self._open:
@@ -201,7 +212,16 @@ class _Reader:
 
     def _end(self, instruction: Instruction) -> None:
         place, function = self._place(instruction)
-        begin, start = self._innermost(instruction)
+        names = [begin.name for begin, _ in self._open]
+        if not names or instruction.name not in ("", names[-1]):
+            if instruction.name in names:
+                begin, _ = self._open[-1]
+                what = f"{instruction} is inside {begin.name!r}, which begins on line {begin.where.line}"
+                hint = f"ranges nest: put '# kprof: end {begin.name}' above"
+                raise KprofError(what, where=instruction.where, hint=hint)
+            hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
+            raise KprofError(f"{instruction} has no begin", where=instruction.where, hint=hint)
+        begin, start = self._open.pop()
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
             both = f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line}"
@@ -211,26 +231,7 @@ class _Reader:
         if not statements:
             hint = "put them around the statements to time"
             raise KprofError(f"there is nothing between {begin} and its end", where=begin.where, hint=hint)
-        self._open.pop()
         self._add_range(begin, function, statements)
-
-    def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
-        names = [begin.name for begin, _ in self._open]
-        if names and end.name in ("", names[-1]):
-            return self._open[-1]
-        if end.name in names:
-            begin, _ = self._open[-1]
-            what = f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}"
-            raise KprofError(what, where=end.where, hint=f"ranges nest: put '# kprof: end {begin.name}' above")
-        hint = f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above"
-        raise KprofError(f"{end} has no begin", where=end.where, hint=hint)
-
-    def _statement(self, instruction: Instruction) -> None:
-        statements = self._source.statements_on(instruction.comment.logical_line)
-        if not statements:
-            hint = "put the comment after a statement, or begin and end around several"
-            raise KprofError("no statement begins on this line", where=instruction.where, hint=hint)
-        self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 
     def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
         lines = first_line(statements[0]), max(map(last_line, statements))
@@ -239,16 +240,6 @@ class _Reader:
     def _add(self, kind: str, instruction: Instruction, function: SourceFunction, **marked: Any) -> None:
         name, where = instruction.name or instruction.verb, instruction.where
         self._found.append((where, Marker(kind, name, self._file, where.line, function, **marked)))
-
-    def _mark(self, instruction: Instruction) -> None:
-        place, function = self._place(instruction)
-        before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
-        if not before and not after:
-            what = f"there is no statement before or after {instruction}"
-            raise KprofError(what, where=instruction.where, hint="put it into a block that has statements")
-        lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
-        loop_line = place.loop.lineno if place.loop else 0
-        self._add(INSTANT, instruction, function, statements=lines, loop_line=loop_line, is_before=bool(after))
 
     def _loop(self, instruction: Instruction, kind: str) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)

@@ -65,8 +65,7 @@ class InlinedCall(Struct, frozen=True):
 
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
     """Yield every inlined call in a function, nested ones too, in the order of their first operations."""
-    operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
-    written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}
+    calls: dict[tuple[Chain, SourceFunction | str], list[tuple[Operation, SourcePoint]]] = {}
     own = function.source_of(function.operation)[:1]
     for operation in function.operations:
         for chain in function.chains_of(operation):
@@ -80,15 +79,14 @@ def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]
             for depth in range(1, len(chain)):
                 point = chain[depth - 1]
                 called = chain[depth:], sources.function_at(point.file, point.line) or point.file
-                operations.setdefault(called, {})[operation] = None
-                written.setdefault(called, set()).add(point)
-    for (path, helper), found in operations.items():
+                calls.setdefault(called, []).append((operation, point))
+    for (path, helper), found in calls.items():
         if isinstance(helper, SourceFunction):
             name, source = helper.name, SourcePoint(helper.file, helper.def_line, 0)
         else:
-            source = min(written[path, helper])
+            source = min(point for _, point in found)
             name = f"{PurePath(source.file).name}:{source.line}"
-        yield InlinedCall(name, source, path, tuple(found))
+        yield InlinedCall(name, source, path, tuple(dict.fromkeys(operation for operation, _ in found)))
 
 
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
@@ -103,18 +101,6 @@ def callee_symbol(call: Operation) -> str:
     """Return the symbol of the function that a ``tt.call`` calls."""
     found = _CALLEE.match(call.tail)
     return symbol_name(found[1] or found[2]) if found else ""
-
-
-def _forbid_records(functions: Sequence[Function]) -> None:
-    # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
-    owners: dict[str, Operation] = {}
-    calls = [(function, call) for function in functions for call in calls_in(function)]
-    for _ in functions:  # a chain of calls is at most as long as the number of functions
-        for function, call in calls:
-            if owner := function.illegal_owner(call) or owners.get(function.symbol):
-                owners.setdefault(callee_symbol(call), owner)
-    for function in functions:
-        function.called_in = owners.get(function.symbol)
 
 
 def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
@@ -219,7 +205,15 @@ class ModuleView:
         self.module = module
         self.sources = sources
         self.functions = functions_of(module)
-        _forbid_records(self.functions)
+        # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
+        owners: dict[str, Operation] = {}
+        calls = [(function, call) for function in self.functions for call in calls_in(function)]
+        for _ in self.functions:  # a chain of calls is at most as long as the number of functions
+            for function, call in calls:
+                if owner := function.illegal_owner(call) or owners.get(function.symbol):
+                    owners.setdefault(callee_symbol(call), owner)
+        for function in self.functions:
+            function.called_in = owners.get(function.symbol)
         launched = [function for function in self.functions if function.is_public] or self.functions
         self.kernel = launched[0].symbol if launched else ""
 

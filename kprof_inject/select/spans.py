@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from kprof_inject.select.functions import Function, block_kind
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Block, Operation
+
+_offset = attrgetter("start")
 
 
 class Group(Struct, frozen=True):
@@ -114,14 +117,8 @@ def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, 
 
 def segments_of(group: Group) -> list[Segment]:
     """Return the group's segments in the order of the text: those that do work or, if none, all. None overlap."""
-    legal = [operation for operation in group.operations if not group.function.refusal(operation)]
-    segments = sorted(_segments(group.function, legal), key=lambda segment: _offset(segment.operations[0]))
-    return [segment for segment in segments if segment.anchors] or [
-        replace(segment, anchors=segment.operations) for segment in segments
-    ]
-
-
-def _segments(function: Function, operations: Sequence[Operation]) -> Iterator[Segment]:
+    function = group.function
+    operations = [operation for operation in group.operations if not function.refusal(operation)]
     selected = set(operations)
     tops = [operation for operation in operations if not any(owner in selected for owner in operation.owners())]
     carriers = {owner for operation in tops for owner in operation.owners()}
@@ -137,21 +134,22 @@ def _segments(function: Function, operations: Sequence[Operation]) -> Iterator[S
         block: next((_offset(carrier) for carrier in in_block if carrier.traits.is_loop), None)
         for block, in_block in between.items()
     }
+    segments = []
     for (block, _), piece in pieces.items():
         anchors = tuple(operation for operation in piece if function.does_work(operation))
         name, first_loop = block_kind(piece[0]), first_loops.get(block)
         if first_loop is not None:
             name = "prologue" if _offset(piece[0]) < first_loop else "epilogue"
-        yield Segment(function, tuple(piece), anchors, name)
+        segments.append(Segment(function, tuple(piece), anchors, name))
+    segments.sort(key=lambda segment: _offset(segment.operations[0]))
+    return [segment for segment in segments if segment.anchors] or [
+        replace(segment, anchors=segment.operations) for segment in segments
+    ]
 
 
 def _block_of(operation: Operation) -> Block:
     assert operation.block is not None, "it is in a function"
     return operation.block
-
-
-def _offset(operation: Operation) -> int:
-    return operation.start
 
 
 ITERATION_RECORDS = ("one", "two")

@@ -51,19 +51,14 @@ class SourceLines(Struct, frozen=True):
 
     def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
         """Yield the operations of these lines and of what they call, grouped by the calls that lead to the lines."""
-        operations: dict[Chain, list[Operation]] = {}
-        files: dict[Chain, str] = {}
+        found: dict[Chain, tuple[str, dict[Operation, None]]] = {}
         for operation in function.operations:
             for chain in function.chains_of(operation):
                 depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d], sources)), None)
                 if depth is not None:
-                    path = chain[depth + 1 :]
-                    files.setdefault(path, chain[depth].file)
-                    found = operations.setdefault(path, [])
-                    if not found or found[-1] is not operation:
-                        found.append(operation)
-        for path, found in operations.items():
-            yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
+                    found.setdefault(chain[depth + 1 :], (chain[depth].file, {}))[1][operation] = None
+        for path, (file, operations) in found.items():
+            yield Group(function, kind, label, tuple(operations), SourcePoint(file, self.first, 0), path)
 
 
 LoopFilter = tuple[int, ...] | SourceLines | None
@@ -289,19 +284,17 @@ def find_parts(view: ModuleView, _: Spread) -> Found:
     They are issues of copies, waits, dots, reductions and the like in its innermost loops, or in a function without
     loops, and the code before and after its loops.
     """
-    return Found.merge([_parts_of(function) for function in view.functions])
-
-
-def _parts_of(function: Function) -> Found:
-    loops = [loop.operation for loop in function.loops if not function.refusal(loop.operation)]
-    around = {owner for loop in loops for owner in loop.owners()}
-    innermost = [loop for loop in loops if loop not in around]
-    inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]
-    sites = [*_runs(function, inside if innermost else function.operations)]
-    if function.is_public and innermost:
-        sites += _around_loops(function, loops)
-    sites.sort(key=lambda site: site.start.offset)
-    return function.findings(sites)
+    found = []
+    for function in view.functions:
+        loops = [loop.operation for loop in function.loops if not function.refusal(loop.operation)]
+        around = {owner for loop in loops for owner in loop.owners()}
+        innermost = [loop for loop in loops if loop not in around]
+        inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]
+        sites = [*_runs(function, inside if innermost else function.operations)]
+        if function.is_public and innermost:
+            sites += _around_loops(function, loops)
+        found.append(function.findings(sorted(sites, key=lambda site: site.start.offset)))
+    return Found.merge(found)
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:

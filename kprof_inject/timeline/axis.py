@@ -84,7 +84,12 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
         bounds = [
             (x_ns, at_ns - widening * error_ns, at_ns + widening * error_ns) for x_ns, at_ns, error_ns in known_ns
         ]
-        if corners := _lines_through(bounds):
+        # The corners of the polygon of all lines between each time's lower and upper bound of the offset.
+        (_, low, high), *rest = bounds
+        corners = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
+        for x_ns, low, high in rest:
+            corners = _cut(_cut(corners, x_ns, high, 1), x_ns, low, -1)
+        if corners:
             break
         widening *= 2
     lowest = min(line.drift for line in corners)
@@ -103,15 +108,6 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
         tuple(_Line(line.offset_ns - offset_ns, line.drift) for line in corners),
         max(distances_ns) if widening > 1 else 0.0,
     )
-
-
-def _lines_through(bounds: Sequence[tuple[int, int, int]]) -> list[_Line]:
-    """Return the corners of the polygon of all lines between each time's lower and upper bound of the offset."""
-    (_, low, high), *rest = bounds
-    lines = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
-    for x_ns, low, high in rest:
-        lines = _cut(_cut(lines, x_ns, high, 1), x_ns, low, -1)
-    return lines
 
 
 def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]:
@@ -192,7 +188,8 @@ class DeviceClock(Struct, frozen=True):
 
     def on_axis(self, device_ns: Numbers) -> Numbers:
         """Convert times of the device's globaltimer to nanoseconds from the axis's zero."""
-        return _to_ns(self.relation, device_ns) - self.axis.zero_ns
+        clock_ns = self.relation.to_host_ns(device_ns) if self.relation else device_ns
+        return clock_ns - self.axis.zero_ns
 
     def ns_on_axis(self, device_ns: int) -> int:
         """Convert a single time as ``on_axis`` does."""
@@ -304,13 +301,11 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
             continue
         own = [devices[globaltimer] for globaltimer in members]
         errors_ns = [device.error_ns() for device in own]
-        begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in own]
+        begins_ns = [
+            device.relation.to_host_ns(np.array([*device.begins_ns()], np.int64)) for device in own if device.relation
+        ]
         axis = Axis(number, len(own), min(np.concatenate(begins_ns).tolist(), default=0), sum(sorted(errors_ns)[-2:]))
         for globaltimer, device, error_ns in zip(members, own, errors_ns, strict=True):
             alignment = _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK
             clocks[globaltimer] = DeviceClock(axis, device.relation, error_ns, alignment)
     return clocks
-
-
-def _to_ns(relation: HostClock | None, device_ns: Numbers) -> Numbers:
-    return relation.to_host_ns(device_ns) if relation else device_ns

@@ -140,17 +140,6 @@ class Need(Struct, frozen=True):
         """Return the size of the largest launch's buffer with these bytes for each CTA."""
         return self.ctas * row_bytes(in_whole_rings(buffer_bytes, self.rings), self.kernel.num_warps)
 
-    def combined(self, other: Need) -> Need:
-        """Return the need of these launches and of others of the same kernel."""
-        return replace(
-            self,
-            ctas=max(self.ctas, other.ctas),
-            written=self.written + other.written,
-            lost=self.lost + other.lost,
-            max_in_warp=max(self.max_in_warp, other.max_in_warp),
-            ring_records=min(self.ring_records, other.ring_records),
-        )
-
 
 class Fit(Struct, frozen=True):
     """Mode that keeps every record of a run that does the same again.
@@ -171,24 +160,28 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     None if no record was lost. The buffer is in shared memory, unless it lacks the room or fewer CTAs would fit on an
     SM. Launches with damaged buffers do not count.
     """
-    by_kernel: dict[str, Need] = {}
+    by_kernel: defaultdict[str, list[Need]] = defaultdict(list)
     for launch in launches:
         try:
             raw = read_raw(launch)
         except KprofError:
             continue
         written = raw.written_words // WORDS_PER_ENTRY
-        need = Need(
-            launch.kernel,
-            launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
-            int(written.sum()),
-            int(raw.records_lost.sum()),
-            int(written.max(initial=0)),
-            raw.entries.shape[2],
+        ctas = launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged
+        lost, max_in_warp = int(raw.records_lost.sum()), int(written.max(initial=0))
+        need = Need(launch.kernel, ctas, int(written.sum()), lost, max_in_warp, raw.entries.shape[2])
+        by_kernel[str(launch.kernel.folder)].append(need)
+    needs = [
+        Need(
+            own[0].kernel,
+            max(need.ctas for need in own),
+            sum(need.written for need in own),
+            sum(need.lost for need in own),
+            max(need.max_in_warp for need in own),
+            min(need.ring_records for need in own),
         )
-        known = by_kernel.get(str(launch.kernel.folder))
-        by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
-    needs = tuple(by_kernel.values())
+        for own in by_kernel.values()
+    ]
     losses = tuple(need for need in needs if need.lost)
     if not losses:
         return None

@@ -38,11 +38,6 @@ class NumberSet(Struct, frozen=True):
         return cls._joined((number, number + 1) for number in numbers)
 
     @classmethod
-    def below(cls, count: int) -> NumberSet:
-        """Return the set of the numbers from 0 to ``count`` - 1."""
-        return cls((0, count) if count else ())
-
-    @classmethod
     def union(cls, sets: Iterable[NumberSet]) -> NumberSet:
         """Return the set of the numbers that are in any of ``sets``."""
         return cls._joined(part for numbers in sets for part in numbers._ranges())
@@ -161,9 +156,12 @@ class Choice(Struct, frozen=True):
         for glob in self.kernels:
             _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
         left = [one for one in launches if any(fnmatchcase(one.kernel.name, glob) for glob in self.kernels or ("*",))]
-        _require_number(
-            "--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), _how_kept(left)
+        kept = {launch.process.recording.launches for launch in left if launch.process.recording}
+        which = (
+            "only the last launch was" if kept == {"last"} else f"those of --launches {', '.join(sorted(kept))} were"
         )
+        why = f"; {which} kept: capture others with --launches" if kept else ""
+        _require_number("--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), why)
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
         for glob in self.scopes:
@@ -224,10 +222,10 @@ def matches_scope(name: str, glob: str) -> bool:
 
 
 def _ctas(launch: Launch) -> NumberSet:
-    if launch.sample is not None:
-        return NumberSet.below(launch.sample.ctas)
-    # The buffer has a row for each.
-    return NumberSet.below(launch.buffer_bytes // max(launch.kernel.stride_bytes, 1))
+    # Without a sample, the buffer has a row for each.
+    rows = launch.buffer_bytes // max(launch.kernel.stride_bytes, 1)
+    count = rows if launch.sample is None else launch.sample.ctas
+    return NumberSet((0, count) if count else ())
 
 
 def _warps(launch: Launch) -> NumberSet:
@@ -254,14 +252,6 @@ def _require_number(
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
     hint = f"there are {what} {listed(known, _MAX_NAMES)}{why_no_others}"
     raise KprofError(f"{option} {chosen} matches nothing", hint=hint)
-
-
-def _how_kept(launches: Sequence[Launch]) -> str:
-    kept = {launch.process.recording.launches for launch in launches if launch.process.recording}
-    if not kept:
-        return ""
-    which = "only the last launch was" if kept == {"last"} else f"those of --launches {', '.join(sorted(kept))} were"
-    return f"; {which} kept: capture others with --launches"
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:

@@ -59,24 +59,7 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
 
     It holds while half of the readings are right; ``nominal_ns`` if they are too few, or the result is impossible.
     """
-    cycles, ns = _pairs(readings)
-    apart = cycles > 0
-    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
-        return nominal_ns
-    cycles, ns = cycles[apart], ns[apart]
-    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
-    slopes = ns / cycles
-    order = np.argsort(slopes, kind="stable")
-    below = np.cumsum(weight[order])
-    rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
-    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
-
-
-def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
-    """Return the distances of pairs of readings on one SM, in cycles and in nanoseconds.
-
-    They are as close as the timer's steps allow, so that a jump of the counter is within few pairs.
-    """
+    # The pairs are as close as the timer's steps allow, so that a jump of the counter is within few of them.
     count = len(readings.sm)
     index = np.arange(0, count, 1 + count // _MAX_PAIRS)
     cycles = ns = np.empty(0, dtype=np.int64)
@@ -89,7 +72,16 @@ def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
         cycles = readings.cycles[partner[paired]] - readings.cycles[index[paired]]
         ns = readings.ns[partner[paired]] - readings.ns[index[paired]]
         lag *= 2
-    return cycles, ns
+    apart = cycles > 0
+    if not apart.any() or np.median(np.abs(ns[apart])) < _MIN_STEPS * readings.step_ns:
+        return nominal_ns
+    cycles, ns = cycles[apart], ns[apart]
+    weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
+    slopes = ns / cycles
+    order = np.argsort(slopes, kind="stable")
+    below = np.cumsum(weight[order])
+    rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
+    return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
 
 
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Mask]:
@@ -104,9 +96,15 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
     count = len(readings.sm)
     agree = np.zeros((_NEIGHBOURS, count), dtype=bool)
     for part in parts(count):
-        part_readings = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
+        near = readings.at(slice(part.start, part.stop + _NEIGHBOURS))
+        reading_error_ns = near.error_ns + rate_ns * near.estimated_error_cycles
         for lag in range(1, _NEIGHBOURS + 1):
-            agreed = _agree(part_readings, lag, rate_ns)[: part.stop - part.start]
+            clock_ns = (near.cycles[lag:] - near.cycles[:-lag]) * rate_ns
+            apart_ns = near.ns[lag:] - near.ns[:-lag] - clock_ns
+            tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
+            tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * near.step_ns
+            agreed = (np.abs(apart_ns) <= tolerance_ns) & (near.sm[lag:] == near.sm[:-lag])
+            agreed = agreed[: part.stop - part.start]
             agree[lag - 1, part.start : part.start + agreed.size] = agreed
     fresh = np.append(True, readings.sm[1:] != readings.sm[:-1])
     # Another counter begins within an SM where two consecutive readings contradict each other, and so do the readings
@@ -121,16 +119,6 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Ma
             neighbours[side] += same
             agreeing[side] += same & agree[lag - 1, :-lag]
     return counter, 2 * agreeing >= neighbours
-
-
-def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
-    clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
-    apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
-    reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
-    tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
-    tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
-    return agreed
 
 
 class ClockSource(StrEnum):

@@ -216,7 +216,18 @@ def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float]]:
         fittings[number] = fitting
     pieces = [(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]
     for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
-        _fit_own_walks([pieces[number] for number in numbers])
+        batch = [pieces[number] for number in numbers]
+        residuals = [fitting.lines.residuals(part) for fitting, part in batch]
+        common_ns = [fitting.common.at(piece) for (fitting, _), piece in zip(batch, residuals, strict=True)]
+        rest = stacked([piece.lowered_by(ns) for piece, ns in zip(residuals, common_ns, strict=True)])
+        linked = np.diff(rest.counter, prepend=-1) == 0
+        walks = np.array([fitting.own_walk for fitting, _ in batch])[:, None]
+        for (fitting, part), piece, ns, own_ns, weights in zip(
+            batch, residuals, common_ns, *likeliest_walks(rest, linked, walks), strict=True
+        ):
+            fitting.keys[part] = (piece.counter.astype(np.int64) << COUNTER_SHIFT) + piece.cycles
+            fitting.heights_ns[part] = ns + own_ns
+            fitting.weights[part] = weights
     return [fitting.fit() for fitting in fittings]
 
 
@@ -269,20 +280,6 @@ def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
         _Fitting.of(lines, residuals, curves.get(number))
         for number, (lines, residuals) in enumerate(zip(launches, sampled, strict=True))
     ]
-
-
-def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
-    residuals = [fitting.lines.residuals(part) for fitting, part in pieces]
-    common_ns = [fitting.common.at(piece) for (fitting, _), piece in zip(pieces, residuals, strict=True)]
-    rest = stacked([piece.lowered_by(ns) for piece, ns in zip(residuals, common_ns, strict=True)])
-    linked = np.diff(rest.counter, prepend=-1) == 0
-    walks = np.array([fitting.own_walk for fitting, _ in pieces])[:, None]
-    for (fitting, part), piece, ns, own_ns, weights in zip(
-        pieces, residuals, common_ns, *likeliest_walks(rest, linked, walks), strict=True
-    ):
-        fitting.keys[part] = (piece.counter.astype(np.int64) << COUNTER_SHIFT) + piece.cycles
-        fitting.heights_ns[part] = ns + own_ns
-        fitting.weights[part] = weights
 
 
 class _CommonCurve(Struct, frozen=True):

@@ -53,21 +53,16 @@ def crossing_kinds(scope: NDArray[np.int16], start_at: Numbers, end_at: Numbers,
     places = np.unique(np.concatenate(crossing(start_at, end_at)))
     for kind in np.unique(scope[places]):
         own = np.flatnonzero(scope == kind)
-        # Of the runs of this scope that are open where another scope begins, the innermost ends first.
-        innermost = _innermost_at(start_at[places], start_at[own], end_at[own])
+        # Runs of one scope do not cross. Of those that are open where another scope begins, the innermost ends first.
+        after = np.concatenate((np.arange(len(own)), innermost_around(start_at[own], end_at[own])))
+        changes = np.concatenate((start_at[own], end_at[own]))
+        order = np.argsort(changes)
+        last = np.searchsorted(changes[order], start_at[places]) - 1
+        innermost = np.where(last < 0, -1, after[order[last]])
         inside = np.flatnonzero(innermost >= 0)
         ends_first = end_at[own[innermost[inside]]] < end_at[places[inside]]
         crosses[kind, scope[places[inside[ends_first]]]] = True
     return crosses | crosses.T
-
-
-def _innermost_at(at: Numbers, start_at: Numbers, end_at: Numbers) -> Numbers:
-    """Return the innermost scope that is open before each position ``at``, or -1; the scopes must not cross."""
-    after = np.concatenate((np.arange(len(start_at)), innermost_around(start_at, end_at)))
-    changes = np.concatenate((start_at, end_at))
-    order = np.argsort(changes)
-    last = np.searchsorted(changes[order], at) - 1
-    return np.where(last < 0, -1, after[order[last]])
 
 
 def lanes_of(crosses: Mask) -> Numbers:
@@ -123,7 +118,14 @@ def nest(pairs: Pairs, record_count: int) -> Nesting:
     # Proper nesting closes inside a scope whatever was opened inside it, so the number of open scopes is the same at
     # both its ends.
     if (opened[pairs.end_at] == depth).all():
-        return Nesting(depth, _last_one_level_up(depth), True)
+        # The parent is the last scope one level up.
+        parent = np.full(len(depth), -1)
+        above = np.flatnonzero(depth == 0)
+        for level in range(1, int(depth.max(initial=0)) + 1):
+            here = np.flatnonzero(depth == level)
+            parent[here] = above[np.searchsorted(above, here) - 1]
+            above = here
+        return Nesting(depth, parent, True)
     # A scope that is open but does not contain this one does not add to its depth: it may end before a scope inside
     # this one begins.
     return Nesting(_count_around(pairs.end_at), innermost_around(pairs.start_at, pairs.end_at), False)
@@ -150,16 +152,6 @@ def _count_around(end_at: Numbers) -> Numbers:
         regrouped[place] = order
         order = regrouped
     return found
-
-
-def _last_one_level_up(depth: Numbers) -> Numbers:
-    parent = np.full(len(depth), -1)
-    above = np.flatnonzero(depth == 0)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        here = np.flatnonzero(depth == level)
-        parent[here] = above[np.searchsorted(above, here) - 1]
-        above = here
-    return parent
 
 
 def within_children(elapsed: Numbers, pairs: Pairs, nesting: Nesting) -> Numbers:

@@ -47,7 +47,16 @@ def scopes_of(records: Records, rules: ScopeRules = NO_RULES) -> tuple[Records, 
     pairs = pair_records(records, rules)
     if rules.ended_by_next:
         pairs = _without_doubtful_iterations(pairs, records, rules)
-    return records, pairs if rules.unselected is None else _without(pairs, records, rules.unselected)
+    if rules.unselected is not None:
+        kept = pairs.scope != rules.unselected
+        pairs = Pairs(
+            pairs.start_at[kept],
+            pairs.end_at[kept],
+            pairs.scope[kept],
+            pairs.open_starts[records.scope[pairs.open_starts] != rules.unselected],
+            pairs.stray_ends[records.scope[pairs.stray_ends] != rules.unselected],
+        )
+    return records, pairs
 
 
 def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
@@ -65,7 +74,15 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     lone_ends = of_next[~is_open & is_end]
     copies = np.ones(len(records.scope), dtype=np.int64)
     copies[ending_starts] = 2
-    copies[lone_ends[_ends_nothing(records, lone_ends, rules)]] = 0
+    # Ends without an open start follow a loop without iterations. A lost or damaged record may be the start, unless the
+    # enclosing loop begins immediately before the end.
+    warp = records.group[lone_ends] - records.first_group
+    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
+    before = np.maximum(lone_ends - 1, 0)
+    parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
+    is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
+    begins_before = is_same_warp & ~records.is_end[before] & (records.scope[before] == parents)
+    copies[lone_ends[is_sound | begins_before]] = 0
     at = np.repeat(np.arange(len(copies)), copies)
     stop = np.cumsum(copies)
     implied = stop[ending_starts] - 2
@@ -76,18 +93,6 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     begins = group_begins(np.diff(records.group, prepend=-1) != 0)
     number -= np.append(0, stop)[begins][at] - begins[at]
     return replace(records.at(at), number=number, is_end=is_end)
-
-
-def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Mask:
-    """Determine which ends without an open start follow a loop without iterations."""
-    # A lost or damaged record may be the start, unless the enclosing loop begins immediately before the end.
-    warp = records.group[lone_ends] - records.first_group
-    is_sound = (records.lost[warp] == 0) & ~np.isin(records.group[lone_ends], records.damaged)
-    before = np.maximum(lone_ends - 1, 0)
-    parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
-    is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
-    ends_nothing: Mask = is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
-    return ends_nothing
 
 
 def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRules) -> Pairs:
@@ -122,17 +127,6 @@ def _without_doubtful_iterations(pairs: Pairs, records: Records, rules: ScopeRul
         pairs.scope[~doubted],
         np.sort(np.concatenate((pairs.open_starts, pairs.start_at[doubted]))),
         stray_ends[~is_implied[stray_ends]],
-    )
-
-
-def _without(pairs: Pairs, records: Records, scope: int) -> Pairs:
-    kept = pairs.scope != scope
-    return Pairs(
-        pairs.start_at[kept],
-        pairs.end_at[kept],
-        pairs.scope[kept],
-        pairs.open_starts[records.scope[pairs.open_starts] != scope],
-        pairs.stray_ends[records.scope[pairs.stray_ends] != scope],
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, Numbers, Rows, outermost_rows
@@ -97,7 +96,12 @@ class PhaseSums:
         ctas = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
         latest_ns = np.maximum.reduceat(rows["end_ns"][loops], begins[ctas])
         last_ns = np.repeat(latest_ns, np.diff(ctas, append=len(cta)))
-        self._add_times(cta, first_ns, last_ns)
+        row = np.searchsorted(self._cta, cta)
+        whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
+        # The clock's fit may place a record outside of its CTA.
+        before_ns = np.clip(first_ns - self._begin_ns[row], 0, whole_ns)
+        after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
+        self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
         self._add_net(rows, warp, loops, begins)
         self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
         self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
@@ -106,14 +110,6 @@ class PhaseSums:
         until_ns[warp[first]], since_ns[warp[first]] = first_ns, last_ns
         self._before_ns += self._by_scope_ns(rows[rows["end_ns"] <= until_ns[warp]])
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
-
-    def _add_times(self, cta: NDArray[np.int32], first_ns: Numbers, last_ns: Numbers) -> None:
-        row = np.searchsorted(self._cta, cta)
-        whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
-        # The clock's fit may place a record outside of its CTA.
-        before_ns = np.clip(first_ns - self._begin_ns[row], 0, whole_ns)
-        after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
-        self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
 
     def _add_net(self, rows: Rows, warp: Numbers, loops: Numbers, begins: Numbers) -> None:
         """Add times without records; ``loops`` are the rows of outermost loops, ``begins`` where each warp's begin."""

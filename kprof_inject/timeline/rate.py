@@ -167,20 +167,36 @@ def _settled(
     sample: RateSample, covariance: Reals, weighted: Reals, solution: Reals, scale: float, prior: Reals, error_ns: Reals
 ) -> ClockRate:
     readings, nominal_hz = sample.readings, sample.nominal_hz
-    gain = covariance @ weighted
-    variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
+    rate_ns, nominal_ns = float(solution[0]), nominal_rate(nominal_hz)
+    gain = (covariance @ weighted)[0]  # derivative of the rate by each reading
+    # Readings of the same step of the timer may all be late by the same amount.
+    step_variance = min(readings.step_ns**2 / 12, float(error_ns.min() ** 2))
+    _, step = np.unique(readings.ns, return_inverse=True)
+    alike = np.bincount(step, gain)
+    variance = scale**2 * float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
     # Errors that all readings share do not average out.
-    estimated_ns = sample.rough_ns * float(gain[0] @ readings.estimated_error_cycles)
-    shift_ns = _SHIFT_ERROR_NS * float(gain[0] @ readings.side)
+    estimated_ns = sample.rough_ns * float(gain @ readings.estimated_error_cycles)
+    shift_ns = _SHIFT_ERROR_NS * float(gain @ readings.side)
     variance += float(covariance[0] ** 2 @ prior) + (estimated_ns**2 + shift_ns**2)
-    outside_variance = _outside_variance(readings, gain[0], float(solution[0]))
-    found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
-    if nominal_hz:
-        found = _not_above_maximum(found, nominal_rate(nominal_hz))
-    if outside_variance > (_MAX_OUTSIDE * solution[0]) ** 2 and not found.constant:
-        found = assumed_rate(nominal_rate(nominal_hz))
+    # If the unknown time before the first and after the last record is longer in CTAs whose recorded part is longer, it
+    # looks like slower cycles.
+    outside_variance = 0.0
+    if readings.min_hz:
+        share = max(0.0, 1 - readings.min_hz / 1e9 * rate_ns)
+        outside_variance = float(share / 2 * gain @ (readings.side * readings.cta_ns.astype(np.float64))) ** 2
+    found = _with_prior(rate_ns, variance + outside_variance, nominal_ns)
+    if nominal_hz and found.fitted and found.ns < nominal_ns:
+        # A device's nominal clock is its maximum. Readings that exceed it within their error mean that clock; beyond
+        # their error, they contradict each other.
+        beyond = nominal_ns / found.ns - 1
+        if beyond > max(_MAX_ERRORS_ABOVE * found.error + _TIMER_ERROR, _SEEN_ABOVE):
+            found = assumed_rate(nominal_ns)
+        else:
+            found = replace(found, ns=nominal_ns, error=max(found.error, beyond))
+    if outside_variance > (_MAX_OUTSIDE * rate_ns) ** 2 and not found.constant:
+        found = assumed_rate(nominal_ns)
     # The shift according to the readings, given the settled rate.
-    more_shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
+    more_shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - rate_ns)
     return replace(found, more_shift_ns=float(more_shift_ns))
 
 
@@ -215,28 +231,6 @@ def means(group: NDArray[Any], values: Reals, weight: Reals) -> Reals:
     return np.bincount(group, weight * values) / np.where(total == 0, 1, total)
 
 
-def _reading_variance(readings: Readings, gain: Reals, error_ns: Reals) -> float:
-    """Return the variance of the rate due to the readings' own errors; ``gain`` is its derivative by each reading.
-
-    Readings of the same step of the timer may all be late by the same amount.
-    """
-    step_variance = min(readings.step_ns**2 / 12, float(error_ns.min() ** 2))
-    _, step = np.unique(readings.ns, return_inverse=True)
-    alike = np.bincount(step, gain)
-    return float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
-
-
-def _outside_variance(readings: Readings, gain: Reals, rate_ns: float) -> float:
-    """Return the variance of the rate due to the unknown time of a CTA before its first and after its last record.
-
-    If that time is longer in CTAs whose recorded part is longer, it looks like slower cycles.
-    """
-    if not readings.min_hz:
-        return 0.0
-    share = max(0.0, 1 - readings.min_hz / 1e9 * rate_ns)
-    return float(share / 2 * gain @ (readings.side * readings.cta_ns.astype(np.float64))) ** 2
-
-
 def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate:
     # Expected rates before any reading, with their standard deviations and odds.
     constant = (_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE)
@@ -257,19 +251,6 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate
         return assumed_rate(nominal_ns)
     error = (measured_weight + prior_weight) ** -0.5 / settled_ns
     return ClockRate(settled_ns, error, 0.0, fitted=True, constant=is_constant)
-
-
-def _not_above_maximum(rate: ClockRate, nominal_ns: float) -> ClockRate:
-    """Limit a rate to the device's nominal clock, which is its maximum (``nominal_ns`` a cycle).
-
-    Readings that exceed it within their error mean that clock; beyond their error, they contradict each other.
-    """
-    if not rate.fitted or rate.ns >= nominal_ns:
-        return rate
-    beyond = nominal_ns / rate.ns - 1
-    if beyond > max(_MAX_ERRORS_ABOVE * rate.error + _TIMER_ERROR, _SEEN_ABOVE):
-        return assumed_rate(nominal_ns)
-    return replace(rate, ns=nominal_ns, error=max(rate.error, beyond))
 
 
 class Residuals(Struct, frozen=True):
@@ -343,27 +324,20 @@ def straight_lines(readings: Readings, counter: NDArray[np.int32], plausible: Ma
     base_ns = lines.base_ns + np.rint(moment / np.where(total == 0, 1, total)).astype(np.int64)
     lost = np.flatnonzero(total == 0)
     if lost.size:
-        base_ns[lost] = _guessed(replace(lines, base_ns=base_ns), lost)
+        # They are placed by the median of those within the launch, or else of all, and then limited to the launch.
+        lines = replace(lines, base_ns=base_ns)
+        rows = np.flatnonzero(np.isin(counter, lost))
+        sound_ns = readings.ns[plausible] if plausible.any() else readings.ns
+        first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
+        is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
+        has_one = np.isin(counter[rows], counter[rows[is_within]])
+        residuals = lines.residuals(rows[is_within | ~has_one])
+        heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
+        begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
+        stops = np.append(begins[1:], len(heights_ns))
+        medians_ns = (heights_ns[(begins + stops - 1) // 2] + heights_ns[(begins + stops) // 2]) / 2
+        guessed_ns = base_ns[lost] + np.rint(medians_ns).astype(np.int64)
+        ends = np.searchsorted(counter, lost, side="right") - 1
+        half_ns = np.rint((readings.cycles[ends] - base_cycles[lost]) * (rate.ns / 2)).astype(np.int64)
+        base_ns[lost] = np.clip(guessed_ns + half_ns, first_ns, last_ns) - half_ns
     return replace(lines, base_ns=base_ns)
-
-
-def _guessed(lines: Lines, counters: Numbers) -> Numbers:
-    """Place ``counters`` without plausible readings by the median of those within the launch, or else of all.
-
-    The lines are then limited to the launch.
-    """
-    readings = lines.readings
-    rows = np.flatnonzero(np.isin(lines.counter, counters))
-    sound_ns = readings.ns[lines.plausible] if lines.plausible.any() else readings.ns
-    first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
-    is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
-    has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
-    residuals = lines.residuals(rows[is_within | ~has_one])
-    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
-    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
-    stops = np.append(begins[1:], len(heights_ns))
-    medians_ns = (heights_ns[(begins + stops - 1) // 2] + heights_ns[(begins + stops) // 2]) / 2
-    base_ns = lines.base_ns[counters] + np.rint(medians_ns).astype(np.int64)
-    ends = np.searchsorted(lines.counter, counters, side="right") - 1
-    half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
-    return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)

@@ -158,11 +158,27 @@ class RecordDecoder(Struct, frozen=True):
             records = records.at(~self.tags.entries_of(entries))
         if self.counter is not None:
             records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
-        records, far = self._untorn(records, rows)
-        damaged = self._damaged(records, far)
+        row = records.group // self.ctas.entries.shape[1] - rows.start
+        distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
+        far = distance != 0
+        if self.clock_bits != CLOCK_LOW_BITS and far.any():
+            torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
+            records, far = replace(records, cycles=records.cycles - torn), far & (torn == 0)
+        damaged = (records.scope < 0) | far
+        if self.stores_moved:
+            # Ends are stored in the order of the clock even if stores were moved.
+            damaged |= contradicted_records(records.group, records.cycles, ~damaged & records.is_end)
+            damaged |= parted_starts(records.group, records.scope, records.is_end, records.cycles, ~damaged)
+        else:
+            damaged |= contradicted_records(records.group, records.cycles, ~damaged)
         if damaged.any():
             records = replace(records.at(~damaged), damaged=records.group[damaged])
-        records = replace(records, oldest=_oldest(records, ~records.is_end & self.stores_moved))
+        oldest = np.full((2, len(lost)), NO_SMALLEST)
+        begin = np.flatnonzero(np.append(True, records.group[1:] != records.group[:-1])[: len(records.group)])
+        # If its store was moved, a start was stored with its end, which counts.
+        end = begin + (~records.is_end[begin] & self.stores_moved)
+        oldest[:, records.group[begin] - first_group] = records.cycles[begin], records.cycles[end]
+        records = replace(records, oldest=oldest)
         return _by_clock(records) if self.stores_moved else records
 
     def _kept(self, rows: slice) -> Numbers:
@@ -185,25 +201,6 @@ class RecordDecoder(Struct, frozen=True):
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
 
-    def _untorn(self, records: Records, rows: slice) -> tuple[Records, Mask]:
-        """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
-        row = records.group // self.ctas.entries.shape[1] - rows.start
-        distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
-        far = distance != 0
-        if self.clock_bits == CLOCK_LOW_BITS or not far.any():
-            return records, far
-        torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
-        return replace(records, cycles=records.cycles - torn), far & (torn == 0)
-
-    def _damaged(self, records: Records, far: Mask) -> Mask:
-        group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
-        damaged = (scope < 0) | far
-        if self.stores_moved:
-            # Ends are stored in the order of the clock even if stores were moved.
-            damaged |= contradicted_records(group, cycles, ~damaged & is_end)
-            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
-        return damaged | contradicted_records(group, cycles, ~damaged)
-
 
 def _by_clock(records: Records) -> Records:
     """Sort by clock; the places of damaged entries are then unknown, so these are numbered with the lost ones."""
@@ -217,16 +214,6 @@ def _by_clock(records: Records) -> Records:
     first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
     rank = place - group_begins(np.diff(warp, prepend=-1) != 0)
     return replace(records.at(order), number=first[warp] + rank)
-
-
-def _oldest(records: Records, is_moved: Mask) -> Numbers:
-    """Return ``Records.oldest``; a scope whose start ``is_moved`` was stored as a whole, and its end counts."""
-    oldest = np.full((2, len(records.lost)), NO_SMALLEST)
-    fresh = np.append(True, records.group[1:] != records.group[:-1])
-    begin = np.flatnonzero(fresh[: len(records.group)])
-    end = begin + is_moved[begin]
-    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[end]
-    return oldest
 
 
 def record_decoder(
@@ -247,19 +234,15 @@ def record_decoder(
         return RecordDecoder(ctas, scope_of_id, counter, max_cycles, stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
     decoder = RecordDecoder(ctas, scope_of_id, often, max_cycles, stores_moved, clock_bits, tags)
-    return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
-
-
-def _lowest_of_sm(decoder: RecordDecoder) -> Numbers:
-    """Return, for each group, the lowest value of its SM; 0 for an SM without records."""
-    ctas, size = decoder.ctas, int(decoder.ctas.sm.max(initial=0)) + 1
+    # Each SM is raised by the fewest periods that make its lowest value 0 or more.
+    size, warps = int(ctas.sm.max(initial=0)) + 1, ctas.entries.shape[1]
     lowest = np.full(size, NO_SMALLEST)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
-        sm = ctas.sm[records.group // ctas.entries.shape[1]]
-        lowest = np.minimum(lowest, smallest(sm, records.cycles, size))
+        lowest = np.minimum(lowest, smallest(ctas.sm[records.group // warps], records.cycles, size))
     lowest[lowest == NO_SMALLEST] = 0
-    return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
+    raised = np.repeat(lowest[ctas.sm], warps) // often.period * often.period
+    return replace(decoder, counter=replace(often, newest=often.newest - raised))
 
 
 def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[Numbers, Numbers]:

@@ -107,12 +107,9 @@ class ScopeSums:
             self._bend.add(block)
         self._counts += np.bincount(block["scope"], minlength=self._count)
         is_instant = self._is_instant[block["scope"]]
-        if not is_instant.any():
-            self._add_lasting(block)
-        elif not is_instant.all():
-            self._add_lasting(block[~is_instant])
-
-    def _add_lasting(self, block: Rows) -> None:
+        if is_instant.all():
+            return
+        block = block[~is_instant] if is_instant.any() else block
         # A stable sort keeps the scopes of one kind in the order of CTA, warp and start.
         order = np.argsort(block["scope"], kind="stable")
         scope, cta, warp, sm, iteration, duration_ns, duration_cycles, self_ns = (

@@ -26,20 +26,17 @@ class TagIds(Struct, frozen=True):
     @classmethod
     def of(cls, names: Mapping[int, str], table: ScopeTable) -> TagIds:
         """Find the ids of the table's tags; ``names`` are the record names of each id."""
-        numbers = {
-            tag.record: _number(index, place)
-            for index, scope in enumerate(table.scopes)
-            for place, tag in enumerate(scope.tags)
-        }
+        numbers: dict[str, Numbers | int] = {}
+        # Records around the kernel's body have no tags either, if they belong to no scope.
+        counts = np.array([*(len(scope.tags) for scope in table.scopes), 0, 0])
+        is_wide = np.zeros((len(counts), table.max_tags), dtype=bool)
+        for index, scope in enumerate(table.scopes):
+            for place, tag in enumerate(scope.tags):
+                numbers[tag.record], is_wide[index, place] = _number(index, place), tag.is_wide
         of_id = np.full(SCOPE_IDS, -1)
         for scope_id, name in names.items():
             of_id[scope_id] = numbers.get(name, -1)
-        counts = [len(scope.tags) for scope in table.scopes]
-        is_wide = np.zeros((len(counts) + 2, max(counts, default=0)), dtype=bool)
-        for index, scope in enumerate(table.scopes):
-            is_wide[index, : counts[index]] = [tag.is_wide for tag in scope.tags]
-        # Records around the kernel's body have no tags either, if they belong to no scope.
-        return cls(of_id, is_wide, np.array([*counts, 0, 0]))
+        return cls(of_id, is_wide, counts)
 
     @property
     def max_tags(self) -> int:
@@ -137,30 +134,26 @@ class TagSums:
 
     def __init__(self, table: ScopeTable) -> None:
         self._table = table
-        self._values = {
-            (index, place): [np.empty(0, np.int64)]
-            for index, scope in enumerate(table.scopes)
-            for place in range(len(scope.tags))
-        }
-        self._durations = {index: [np.empty(0, np.int64)] for index, scope in enumerate(table.scopes) if scope.tags}
+        tagged = {index: len(scope.tags) for index, scope in enumerate(table.scopes) if scope.tags}
+        self._values = {index: [np.empty((0, tags), np.int64)] for index, tags in tagged.items()}
+        self._durations = {index: [np.empty(0, np.int64)] for index in tagged}
 
     def add(self, block: Rows) -> None:
         """Add a block of scopes."""
         for index, durations in self._durations.items():
             rows = block["scope"] == index
             durations.append(block["duration_ns"][rows])
-            for place in range(len(self._table.scopes[index].tags)):
-                self._values[index, place].append(block["tags"][rows, place])
+            self._values[index].append(block["tags"][rows, : len(self._table.scopes[index].tags)])
 
     def of(self, scope: int) -> tuple[TagStatistics, ...]:
         """Return the statistics of the tags of a scope of the table, in their order."""
         if scope not in self._durations:
             return ()
         info, durations = self._table.scopes[scope], np.concatenate(self._durations[scope])
+        values = np.concatenate(self._values[scope])
         is_mark = info.kind == ScopeKind.INSTANT
         return tuple(
-            _statistics(tag, np.concatenate(self._values[scope, place]), durations, is_mark=is_mark)
-            for place, tag in enumerate(info.tags)
+            _statistics(tag, values[:, place], durations, is_mark=is_mark) for place, tag in enumerate(info.tags)
         )
 
 

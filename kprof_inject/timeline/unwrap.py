@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
 from kprof_inject.timeline.columns import Mask, Numbers, group_begins, largest, smallest
@@ -54,10 +53,6 @@ class OverflowsOften(Struct, frozen=True):
         whole: Numbers = since + np.repeat(self.newest[group[last]] - since[last], counts)
         return whole
 
-    def lifted(self, lowest: Numbers) -> OverflowsOften:
-        """Return the counters with each group raised by the fewest periods that make its ``lowest`` value 0 or more."""
-        return replace(self, newest=self.newest - lowest // self.period * self.period)
-
 
 Counter = OverflowedOnce | OverflowsOften
 
@@ -79,16 +74,9 @@ def counter_of(
     has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
     if not has_overflowed.any():
         return None
-    references = _references(sm, first, last, size, 1 << bits)
-    return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), 1 << bits)
-
-
-def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: int) -> Numbers:
-    """Return a reference for each of ``size`` SMs: the ``last`` value that most other warps' values closely precede.
-
-    Distances are taken the short way round. The reference is a period higher where values are below 0. It is 0 for an
-    SM without any.
-    """
+    # The reference of an SM is the last value that most other warps' values closely precede, by distances the short way
+    # round. It is a period higher where values are below 0, and 0 for an SM without any.
+    period = 1 << bits
     order = np.lexsort((last, sm))
     first, last = first[order], last[order]
     begin = np.searchsorted(sm[order], np.arange(size + 1))
@@ -101,7 +89,7 @@ def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: i
         away = _nearest(np.append(first[of_sm], last[of_sm]) - reference, period)
         is_before_0 = (away < -reference) & (away > -period // 4)
         references[number] = reference + period * is_before_0.any()
-    return references
+    return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), period)
 
 
 def often_overflowing(newest: Numbers, ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:

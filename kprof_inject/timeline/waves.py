@@ -228,22 +228,16 @@ def waves_of(timeline: Timeline) -> Waves | None:
     """Compute the waves of a launch; None if no CTA ran, or if no timer was read that gives their begins and ends."""
     if timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
-    occupancy = timeline.launch.kernel.with_records.ctas_per_sm
-    return waves_of_ctas(timeline.all_ctas, occupancy, bool(timeline.unrecorded.size))
-
-
-def waves_of_ctas(ctas: Rows, occupancy: int | None, is_sample: bool) -> Waves | None:
-    """Compute the waves of CTAs with times; ``is_sample`` if only some of them recorded."""
+    occupancy, ctas = timeline.launch.kernel.with_records.ctas_per_sm, _by_begin(timeline.all_ctas)
     if not ctas.size:
         return None
-    ctas = _by_begin(ctas)
     work, begin_ns, end_ns, left_ns = SmWork.of(ctas), ctas["init_ns"], end_of_work_ns(ctas), _left_ns(ctas)
     # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
     # CTAs that all fall into one step of the timer may have run one after another, and prove nothing. Warps of a CTA
     # that does not record end apart, and their room goes to the next CTA before the last has ended.
     takes_time = left_ns > begin_ns
     seen = 0
-    if not is_sample:
+    if not timeline.unrecorded.size:
         seen = _max_at_once(work.row_of[takes_time], begin_ns[takes_time], left_ns[takes_time])
     slots, slots_source = occupancy or 0, "occupancy"
     if occupancy is None or occupancy < seen:
@@ -332,7 +326,11 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
     if not duration_ns:
         return None
     waits_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids)) - begin_ns
-    gaps_ns, gaps_of_sm_ns = _gaps(ctas, work)
+    left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
+    row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
+    same_sm = row[1:] == row[:-1]
+    gaps_ns = (begins_ns[1:] - ends_ns[:-1])[same_sm]
+    gaps_of_sm_ns = np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
     whole_ns = len(work.ids) * duration_ns
     gapless_ns = duration_ns
     if gaps_of_sm_ns.max() >= _MIN_GAPS * duration_ns:
@@ -346,14 +344,6 @@ def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
         gap_ns=float(gaps_ns.mean()) if gaps_ns.size else 0.0,
         gaps_won_share=max(1 - gapless_ns / duration_ns, 0.0),
     )
-
-
-def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
-    left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
-    row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
-    same_sm = row[1:] == row[:-1]
-    gaps_ns = (begins_ns[1:] - ends_ns[:-1])[same_sm]
-    return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
 def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:

@@ -218,16 +218,8 @@ def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrenc
 
 def is_used_at_once(loop: Operation, load: Operation) -> bool:
     """Return True if a dot in the same iteration depends on what is loaded; else a later iteration uses it."""
-    made = {*result_names(load)}
-    for operation in _later(loop, load):
-        taken = [name for one in operation.walk() for name in operand_names(one)]
-        if operation.traits.is_terminator or made.isdisjoint(taken):
-            continue
-        if any(one.traits.is_dot for one in operation.walk()):
-            return True
-        # A store puts its data into memory, which a later load may read.
-        made.update(taken if operation.name == _STORE else result_names(operation))
-    return False
+    dependents = _dependents(loop, load, through_memory=True)
+    return any(one.traits.is_dot for operation in dependents for one in operation.walk())
 
 
 def is_for_a_branch(loop: Operation, load: Operation) -> bool:
@@ -235,16 +227,21 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
 
     Triton's pipeliner looks for loads from the dots that the body itself has.
     """
-    made, is_in_branch = {*result_names(load)}, False
+    dependents = list(_dependents(loop, load, through_memory=False))
+    inside = (one for operation in dependents for one in operation.walk())
+    return not any(one.traits.is_dot for one in dependents) and any(
+        one.traits.is_dot and one.loop is loop for one in inside
+    )
+
+
+def _dependents(loop: Operation, load: Operation, *, through_memory: bool) -> Iterator[Operation]:
+    made = {*result_names(load)}
     for operation in _later(loop, load):
-        inside = [*operation.walk()]
-        if operation.traits.is_terminator or made.isdisjoint(name for one in inside for name in operand_names(one)):
-            continue
-        if operation.traits.is_dot:
-            return False
-        is_in_branch |= any(one.traits.is_dot and one.loop is loop for one in inside)
-        made.update(result_names(operation))
-    return is_in_branch
+        taken = [name for one in operation.walk() for name in operand_names(one)]
+        if not operation.traits.is_terminator and not made.isdisjoint(taken):
+            yield operation
+            # A store puts its data into memory, which a later load may read.
+            made.update(taken if through_memory and operation.name == _STORE else result_names(operation))
 
 
 def is_for_a_copy(loop: Operation, load: Operation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER, CALL, CONDITION, POLL
@@ -105,8 +105,9 @@ def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
 
 class _LoopConditions:
     def __init__(self, module: Module, function: Operation) -> None:
-        self._graph = ValueGraph(module, function)
-        self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
+        graph = ValueGraph(module, function)
+        self._operands = graph.operands
+        self._leaves = {leaf.operation: leaf for leaf in graph.leaves}
 
     def only_polls(self, loop: Operation) -> bool:
         """Return whether a loop reads memory again and again to decide, and neither writes nor sums up anything."""
@@ -128,7 +129,7 @@ class _LoopConditions:
             return False
         nodes = {leaf.node for leaf in inside}
         return any(
-            leaf.operation.name == CALL or nodes.isdisjoint(self._reached(leaf.values[:1]))
+            leaf.operation.name == CALL or nodes.isdisjoint(reached(leaf.values[:1], self._operands))
             for leaf in deciding
             if _may_load(leaf.operation)
         )
@@ -138,21 +139,18 @@ class _LoopConditions:
 
     def _deciding(self, loop: Operation, inside: Sequence[Leaf]) -> list[Leaf]:
         ends = (leaf for leaf in inside if leaf.operation.name == CONDITION and leaf.operation.loop is loop)
-        nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
+        nodes = reached(chain.from_iterable(leaf.values[:1] for leaf in ends), self._operands)
         return [leaf for leaf in inside if leaf.node in nodes]
 
     def _has_one_address(self, leaf: Leaf, inside: Sequence[Leaf]) -> bool:
         # A mask may follow a tensor of pointers; others have a base and offsets, and of foreign code, it may be all.
         addresses = leaf.addresses[:1] if leaf.operation.name in _BY_POINTER else leaf.addresses
-        nodes = self._reached(addresses)
+        nodes = reached(addresses, self._operands)
         makers = (maker for maker in inside if maker.node in nodes)
         return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
 
     def _depends_on_last_round(self, leaf: Leaf) -> bool:
-        return leaf.node in self._reached(self._graph.operands[leaf.node])
-
-    def _reached(self, values: Iterable[int]) -> set[int]:
-        return reached(values, self._graph.operands)
+        return leaf.node in reached(self._operands[leaf.node], self._operands)
 
 
 def _loops_without_bounds(function: Operation) -> Iterator[Operation]:

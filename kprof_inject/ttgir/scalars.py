@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from msgspec import Struct
@@ -81,16 +81,12 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
         variables = [variable or ("" if operation.traits.is_constant else variable_in(name)) for name in names]
     for name, assigned, kind in zip(names, variables, types, strict=True):
         yield Scalar(name, assigned, line, kind, 0)
-    yield from _lost_in(module, operation, variables)
-
-
-def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Iterator[Scalar]:
     # The variables that a loop or branch assigns, each at its last line.
     lines: dict[str, int] = {}
     for region in operation.regions if operation.traits.regions in ("body", "branch") else ():
         for inner in region.walk():
             for result in _results(module, inner) if not inner.regions else ():
-                if result.variable and result.variable not in kept:
+                if result.variable and result.variable not in variables:
                     lines[result.variable] = max(lines.get(result.variable, 0), result.line)
     for variable, line in lines.items():
         yield Scalar("", variable, line, "", 0)

@@ -212,7 +212,7 @@ class ValueGraph:
                     self._link(argument, value)
 
     def _take_leaf(self, operation: Operation) -> list[int]:
-        values = [self._find(name) for name in _VALUE.findall(without_strings(operation.tail))]
+        values = [self._find(name) for name in operand_names(operation)]
         node = self._new([] if operation.traits.reads_memory else values)
         for name, _ in _RESULT.findall(operation.results):
             self._name(name, node)

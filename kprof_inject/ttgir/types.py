@@ -56,7 +56,7 @@ class PrintedType(Struct, frozen=True):
     @property
     def bits(self) -> int:
         """The size of an element in bits; a pointer counts as itself, not as its pointee."""
-        return _POINTER_BITS if self.element.startswith("!tt.ptr") else bits_of(self.element)
+        return _POINTER_BITS if self.is_pointer else bits_of(self.element)
 
     @property
     def is_pointer(self) -> bool:
@@ -87,7 +87,16 @@ def types_of(operation: Operation) -> tuple[PrintedType, ...]:
 
 @lru_cache(maxsize=4096)  # the same operations come with each launch of a kernel
 def _printed_with(text: str) -> tuple[PrintedType, ...]:
-    types = printed_types(_signature(without_strings(text).partition(" loc(")[0]))
+    text = without_strings(text).partition(" loc(")[0]
+    depth, last = 0, len(text)
+    for place, letter in enumerate(text):
+        if letter in _OPEN:
+            depth += 1
+        elif letter in _CLOSE and not _is_arrow(text, place):
+            depth -= 1
+        elif letter == ":" and depth <= 0:  # the text may begin with the end of a region
+            last = place
+    types = printed_types(text[last + 1 :])
     return types if all(0 < printed.elements <= _MAX_ELEMENTS for printed in types) else ()
 
 
@@ -99,18 +108,6 @@ def factors_of(dot: Operation) -> tuple[PrintedType, ...]:
     """Return the types of a dot's two factors, or fewer if it is printed with fewer."""
     types = types_of(dot)
     return types[0:3:2] if _FIRST_SCALE.match(dot.tail) else types[:2]
-
-
-def _signature(text: str) -> str:
-    depth, last = 0, len(text)
-    for place, letter in enumerate(text):
-        if letter in _OPEN:
-            depth += 1
-        elif letter in _CLOSE and not _is_arrow(text, place):
-            depth -= 1
-        elif letter == ":" and depth <= 0:  # the text may begin with the end of a region
-            last = place
-    return text[last + 1 :]
 
 
 def printed_types(text: str) -> tuple[PrintedType, ...]:

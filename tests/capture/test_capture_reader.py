@@ -68,8 +68,8 @@ def test_a_launch_is_read_back(tmp_path: Path) -> None:
     (launch,) = read_capture(tmp_path).launches
 
     assert (launch.index, launch.grid, launch.device, launch.stream, launch.host_ns) == (12, (3, 1, 1), 0, 0, 34)
-    assert launch.words().dtype == np.dtype("<u4")
-    assert np.array_equal(launch.words(), WORDS)
+    assert launch.ends_and_words()[1].dtype == np.dtype("<u4")
+    assert np.array_equal(launch.ends_and_words()[1], WORDS)
 
 
 def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_killed_program_leaves_all_whole_lines(tmp_path: Path) -> None:
     capture = read_capture(tmp_path)
     assert capture.processes[0].end is None
     assert [launch.index for launch in capture.launches] == [0]
-    assert np.array_equal(capture.launches[0].words(), WORDS)
+    assert np.array_equal(capture.launches[0].ends_and_words()[1], WORDS)
 
 
 def test_a_line_without_its_newline_is_not_taken_for_whole(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_truncated_buffer_is_an_error(tmp_path: Path, size: int) -> None:
     (launch,) = read_capture(tmp_path).launches
     launch.path.write_bytes(launch.path.read_bytes()[:size])
     with pytest.raises(KprofError, match=r"bytes, but 384 were saved\n") as caught:
-        launch.words()
+        launch.ends_and_words()[1]
     assert str(launch.path) in caught.value.what
 
 
@@ -194,7 +194,7 @@ def test_a_missing_buffer_is_an_error(tmp_path: Path) -> None:
     (launch,) = read_capture(tmp_path).launches
     launch.path.unlink()
     with pytest.raises(KprofError, match=r"launch-000000\.bin"):
-        launch.words()
+        launch.ends_and_words()[1]
 
 
 @pytest.mark.parametrize(("version", "age"), [(1, "an older"), (FORMAT_VERSION - 1, "an older"), (99, "a newer")])

@@ -55,7 +55,7 @@ def refusal(capture: Path) -> str:
     """Why a capture cannot be read: what is wrong, after the path of the capture."""
     with pytest.raises(KprofError) as caught:
         for launch in read_capture(capture).launches:
-            launch.words()
+            launch.ends_and_words()[1]
             launch.kernel.ttgir()
             launch.kernel.sources()
     return caught.value.what.replace(f"{capture}/", "")
@@ -204,4 +204,4 @@ def test_of_a_damaged_buffer_the_other_launches_are_whole(whole: Path, tmp_path:
     capture = Path(shutil.copytree(whole, tmp_path / "capture"))
     (capture / BUFFER).write_bytes(bytes(384))
     launches = [launch for launch in read_capture(capture).launches if launch.path != capture / BUFFER]
-    assert [launch.words().shape for launch in launches] == [(3, 32)] * 5
+    assert [launch.ends_and_words()[1].shape for launch in launches] == [(3, 32)] * 5

@@ -73,7 +73,7 @@ def end_of(row: Row) -> int:
 
 
 def process_of(timeline: Timeline) -> str:
-    return launch_name(timeline.launch.index, len(timeline.launch.words()))
+    return launch_name(timeline.launch.index, len(timeline.launch.ends_and_words()[1]))
 
 
 def expected_scopes(timelines: Sequence[Timeline]) -> list[Row]:
