@@ -14,7 +14,8 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import entry_function
-from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests, access_widths
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, Requests, access_widths
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture import counters
@@ -76,7 +77,11 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     """Yield narrow accesses whose addresses are or may be aligned, which the compiler cannot know."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
-    aligned = _unspecialized(evidence)
+    aligned = list[str]()  # integer arguments that are multiples of 16 without the compiler's knowledge
+    if (function := entry_function(evidence.module)) is not None:
+        values = dict(zip(argument_names(evidence.module, function), evidence.ran.arguments, strict=False))
+        unknown = [name for name, known in _INTEGER.findall(function.tail) if not known]
+        aligned = [f"'{name}'" for name in unknown if (value := values.get(f"%{name}")) and value % 16 == 0]
     widths = access_widths(evidence.machine_code) if evidence.machine_code else {}
     narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
     for one, access in accesses_in(evidence.operations):
@@ -117,16 +122,6 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     removed[L2] = sectors / whole if whole else 0.0
     time_share = None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
     yield Waste(text, advice, removed, (*narrow, *conversions), time_share, certainty=0.6 if is_loaded else 1.0)
-
-
-def _unspecialized(evidence: Evidence) -> list[str]:
-    # Integer arguments that are multiples of 16 without the compiler's knowledge.
-    function = entry_function(evidence.module)
-    if function is None:
-        return []
-    values = dict(zip(argument_names(evidence.module, function), evidence.ran.arguments, strict=False))
-    found = [(name, values.get(f"%{name}")) for name, known in _INTEGER.findall(function.tail) if not known]
-    return [f"'{name}'" for name, value in found if value and value % 16 == 0]
 
 
 def _possible_bytes(evidence: Evidence, access: Access) -> int:

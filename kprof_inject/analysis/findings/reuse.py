@@ -58,7 +58,11 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
         return  # larger tiles need more warps; half as many CTAs would leave SMs idle
     (rows, columns), inner, dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
     longer, shorter = max(rows, columns), min(rows, columns)
-    if 2 * rows * columns > _MAX_TILE or not _is_shared(evidence, {longer, inner}):
+    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
+    # Larger tiles save nothing if each part of an operand is known to be loaded once.
+    of_tiles = [(access, times) for access, times in reads if set(access.shape) == {longer, inner}]
+    is_shared = not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
+    if 2 * rows * columns > _MAX_TILE or not is_shared:
         return
     # A tile loads its rows and its columns for as many products as it has elements.
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
@@ -72,13 +76,6 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
 def _limiting_l2(evidence: Evidence) -> float:
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     return busy if busy >= max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) else 0.0
-
-
-def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
-    """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
-    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
-    of_tiles = [(access, times) for access, times in reads if set(access.shape) == shape]
-    return not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
 
 
 def _reads(evidence: Evidence) -> list[tuple[CountedOperation, Access]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
 from kprof_inject.analysis.structure.layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.instructions import MachineFunction
@@ -30,7 +31,7 @@ from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
-SECTOR_BYTES, LINE_BYTES, _WORD_BYTES = 32, 128, 4
+LINE_BYTES, _WORD_BYTES = 128, 4
 _LANE_BITS = 5
 _LANES = 1 << _LANE_BITS
 # Requests that touch at least this many times the sectors or lines that they need are uncoalesced.
@@ -79,11 +80,8 @@ class Requests(Struct, frozen=True):
     @property
     def is_uncoalesced(self) -> bool:
         """True if requests touch many more sectors or lines than they need."""
-        return self._has_many_sectors or self.lines >= MIN_UNCOALESCED * self.adjacent_lines
-
-    @property
-    def _has_many_sectors(self) -> bool:
-        return self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors
+        has_many_sectors = self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors
+        return has_many_sectors or self.lines >= MIN_UNCOALESCED * self.adjacent_lines
 
     @property
     def extra_wavefronts(self) -> float:
@@ -106,7 +104,7 @@ class Requests(Struct, frozen=True):
     def text(self) -> str:
         """Sentence such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
         touched = f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
-        if self._has_many_sectors:
+        if self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors:
             touched = sectors_text(self.sectors, self.adjacent_sectors)
         return f"each {self.kind} {self.place or 'of a warp'} touches {touched}"
 
