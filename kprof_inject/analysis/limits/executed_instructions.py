@@ -188,7 +188,14 @@ def _anchors(function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _
     """Yield the operations whose instructions show how often a block is executed."""
     lines = Counter(one.line for one in ran.operations)
     counted_at = {one.line: one for one in ran.operations if lines[one.line] == 1 and not one.executed.is_predicated}
-    for (line, name), where in _instructions(function).items():
+    instructions: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]]
+    instructions = defaultdict(lambda: defaultdict(list))
+    for number, block in enumerate(blocks_of(function)):
+        for one in function.instructions[block.first : block.end]:
+            name = _DOT if pipeline_of(one) is Pipeline.TENSOR else one.operation
+            if one.predicate != NEVER and (name in _FIXED or name in _MOVABLE):
+                instructions[one.line, name][number].append(one)
+    for (line, name), where in instructions.items():
         counted = counted_at.get(line)
         if counted is None or not counted.times or not ways.whole.blocks.issuperset(where):
             continue
@@ -211,16 +218,6 @@ def _anchors(function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _
 
 def _loops_around(counted: CountedOperation) -> int:
     return sum(owner.traits.is_loop for owner in counted.operation.owners())
-
-
-def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping[int, Sequence[Instruction]]]:
-    found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
-    for number, block in enumerate(blocks_of(function)):
-        for one in function.instructions[block.first : block.end]:
-            name = _DOT if pipeline_of(one) is Pipeline.TENSOR else one.operation
-            if one.predicate != NEVER and (name in _FIXED or name in _MOVABLE):
-                found[one.line, name][number].append(one)
-    return found
 
 
 @if_misfit(None)
