@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from msgspec import structs
@@ -90,12 +90,17 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
         found = [finding for judgement in judgements for finding in judgement.findings]
         found += throttled(evidence)
         tried = (one for one in experiments if isinstance(one, EditsRecord))
+        summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
+        whole, scale = whole_roof(summary, light), 1.0
+        parts = {**(whole.parts if whole else {}), **({} if measured else dram_part(summary, light))}
+        if whole and measured and measured.sm_cycles:
+            scale = whole.sm_cycles / measured.sm_cycles
         return cls(
             **structs.asdict(evidence),
             verdict=verdict,
             code_evidence=bounds,
             limit=limit,
-            units=_units(evidence, bounds.parts if bounds else {}),
+            units=unit_evidence(parts, bounds.parts if bounds else {}, measured.shares if measured else {}, scale),
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
@@ -152,16 +157,6 @@ def _gathered(
         requests=requests,
     )
     return evidence, verdict, limit, bounds
-
-
-def _units(evidence: Evidence, code_parts: Mapping[str, float]) -> tuple[UnitEvidence, ...]:
-    summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
-    whole = whole_roof(summary, light)
-    parts = whole.parts if whole else {}
-    if measured is None:
-        return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
-    scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
-    return unit_evidence(parts, code_parts, measured.shares, scale)
 
 
 class ReportLaunch:

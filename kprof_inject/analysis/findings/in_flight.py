@@ -274,7 +274,6 @@ def _waits(evidence: Evidence) -> str:
 
 
 def _loaded_bytes(loop: Operation) -> int:
-    """Return the bytes that an iteration of a loop loads, without loops in it."""
     types = (printed for one in body_of(loop) if one.name == "tt.load" for printed in types_of(one)[:1])
     return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 

@@ -26,7 +26,7 @@ from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import global_access, wavefronts_of
 from kprof_inject.ttgir.locations import LocationTable
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
@@ -151,7 +151,10 @@ def _requests(
     kind, access = _KINDS.get(one.operation.name), one.access
     if kind is None or access is None or access.address is None or access.mask is None or access.mask.is_lower_bound:
         return None
-    layout = _layout(one.operation, access, module.aliases, warps)
+    layout: LinearLayout | None = LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
+    if access.shape:  # otherwise, all threads have the same scalar
+        pointers = next((printed for printed in types_of(one.operation) if printed.shape == access.shape), None)
+        layout = linear_layout(pointers, module.aliases) if pointers else None
     if layout is None or len(layout.lanes) != _LANE_BITS:
         return None
     repeating = sum(not any(basis) for basis in layout.warps)
@@ -185,13 +188,6 @@ def _requests(
     variable = next(map(variable_in, result_names(one.operation)), "")
     place = f"of {variable!r} at {source}" if variable else f"at {source}"
     return replace(found, place=place) if source else found
-
-
-def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
-    if not access.shape:  # all threads have the same scalar
-        return LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
-    pointers = next((one for one in types_of(operation) if one.shape == access.shape), None)
-    return linear_layout(pointers, aliases) if pointers else None
 
 
 def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
