@@ -299,7 +299,9 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
     few_ns, many_ns = abs(apart.few_ns) / ctas, abs(apart.many_ns) / ctas
     few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
     name, source = scope.distinct_name, scope.source or "its source line is unknown"
-    do = f"{few} {_verb('do', apart.few)}"
+    do, team = f"{few} {_verb('do', apart.few)}", ""
+    if scope.partition is not None:
+        team = f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
     if waits:
         text = f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
         text += f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
@@ -309,9 +311,9 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
         is_far = many_ns <= few_ns / _MAX_RATIO
         times = f"more than {_MAX_RATIO} x as long" if is_far else f"{ratio(few_ns / many_ns)} as long"
         text = f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
-        text += f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
+        text += f"{team or ' of a CTA'} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
         look = f"look at what {do} in {name} that the others do not ({source})"
-    advice = f"{look}, and spread it over all warps{_team(scope)}"
+    advice = f"{look}, and spread it over all warps{team}"
     if alone:
         text += f"; one warp runs {alone} for all"
         advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
@@ -340,12 +342,6 @@ def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> s
         if not alone and (is_scalar_write or one.operation.name.startswith(_OF_ONE_WARP)):
             alone = evidence.words_of(one.operation)
     return alone
-
-
-def _team(scope: ScopeSummary, otherwise: str = "") -> str:
-    if scope.partition is None:
-        return otherwise
-    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
 
 
 def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:

@@ -215,7 +215,12 @@ def _lanes_of(
     inside = min(elements.bit_length() - 1, len(layout.registers))
     of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
     executions, instructions = prod(sizes[axis] for axis in axes), 1 << len(of_instructions)
-    execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
+    count, whole = _MAX_REQUESTS // first, executions * instructions
+    if whole <= count:
+        execution, instruction = np.divmod(np.arange(whole), instructions)
+    else:
+        shares = [np.arange(count) * step % 1 for step in _STEPS]
+        execution, instruction = (shares[0] * executions).astype(np.int64), (shares[1] * instructions).astype(np.int64)
     places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
     at = dict(zip(axes, places, strict=True))
     happens = np.broadcast_to(_all(when.parts, at), execution.shape)
@@ -229,15 +234,6 @@ def _lanes_of(
     shape = (int(happens.sum()), first, _LANES)
     addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
     return addresses, np.broadcast_to(_all(mask.parts, at), shape)
-
-
-def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
-    """Return the execution and the instruction of up to ``count`` requests."""
-    whole = executions * instructions
-    if whole <= count:
-        return np.arange(whole) // instructions, np.arange(whole) % instructions
-    first, second = (np.arange(count) * step % 1 for step in _STEPS)
-    return (first * executions).astype(np.int64), (second * instructions).astype(np.int64)
 
 
 def _values(part: AxisArray, at: Mapping[GridAxis, _Numbers]) -> NDArray[Any]:

@@ -237,14 +237,10 @@ def _with_parts(
 ) -> str:
     """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``."""
     first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
-    shares = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others]
-    return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
-
-
-def _name(unit: str, work: Work | None) -> str:
-    if unit == FP32 and work and work.integer_multiplications > max(work.multiplications, work.additions):
-        return "integer multiplication in the fp32 units"
-    return UNIT_NAMES[unit]
+    shares, names = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others], dict(UNIT_NAMES)
+    if work and work.integer_multiplications > max(work.multiplications, work.additions):
+        names[FP32] = "integer multiplication in the fp32 units"
+    return " and ".join(f"{names[unit]} ({share})" for unit, share in zip(units, shares, strict=True))
 
 
 @by_bounds
