@@ -39,10 +39,6 @@ PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations
 _NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
 _MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
 _MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
-_FILL_LESS_OFTEN = (
-    "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
-    "loads wait for"
-)
 
 
 def _recorded(table: ScopeTable, *kinds: str) -> bool:
@@ -172,8 +168,10 @@ def loop_phases(evidence: Evidence) -> Results:
         text += f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
         text += f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
         text += "time"
+        advice = "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
+        advice += "what the first loads wait for"
         figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
-        yield found(evidence, share, text, _FILL_LESS_OFTEN, figures, scope=index, name=FIRST_ITERATIONS)
+        yield found(evidence, share, text, advice, figures, scope=index, name=FIRST_ITERATIONS)
     is_recorded = _recorded(table, ScopeKind.ITERATION)
     missing = None if is_recorded else Unjudged("no iteration was recorded", "add --at iter")
     yield from _missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)

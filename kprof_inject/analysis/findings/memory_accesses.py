@@ -37,11 +37,6 @@ _OTHER_SHAPE = (
 )
 # Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
 _REST_OF_COPY = 0.5
-_TRANSPOSED = (
-    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
-    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
-)
-_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 
@@ -233,9 +228,13 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
         if share < MIN_SHARE:
             continue
         # The layouts show a lower bound of the conflicts.
-        removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
+        removed = max(share, evidence.measured.conflict_share if evidence.measured else 0.0)
+        advice = "try another shape of the tile, or another layout of the tensor in global memory"
         if layouts.is_transposed(one.operation, evidence.module.aliases):
-            removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
+            removed = 1 - (1 - removed) * _REST_OF_COPY
+            advice = "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's "
+            advice += "rows become columns in shared memory (Hopper's tensor cores need operands along K, unless their "
+            advice += "elements have 16 bits)"
         least, roof = layouts.min_cycles(one.operation), evidence.roof_around(one.operation)
         where = f" in {evidence.name_of(roof)}" if roof else ""
         text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "

@@ -28,15 +28,6 @@ _MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
 _HALF = 0.48
 _MIN_SHARED_PART = 0.5  # of what CTAs load
 
-_OTHER_ORDER = (
-    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
-    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
-)
-# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
-_OTHER_PASS = (
-    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
-    "little at a time that the L2, or its registers, hold it until the next pass"
-)
 _MIN_PASSES = 1.5  # on average over the bytes: some may be read once
 _MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
 # With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
@@ -128,10 +119,16 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     text += f"that the launch needs (L2 hit rate {percent(hits)})"
     removed = dict.fromkeys((DRAM, L2), kept)  # the L2 is busy with what it gets from DRAM, too
     if has_passes:  # writes and other CTAs also take room in the L2
-        yield Waste(text, _OTHER_PASS, removed, time_share=0.0, certainty=0.3, figures={"ratio": again})
-        return
-    time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
-    yield Waste(text, _OTHER_ORDER, removed, time_share=time_share, certainty=0.7, figures={"ratio": again})
+        # On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
+        advice = "run every other pass over the data backwards, so that it starts with what is still in the L2; or "
+        advice += "give a CTA so little at a time that the L2, or its registers, hold it until the next pass"
+        time_share, certainty = 0.0, 0.3
+    else:
+        advice = "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of "
+        advice += "tiles at a time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+        time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
+        certainty = 0.7
+    yield Waste(text, advice, removed, time_share=time_share, certainty=certainty, figures={"ratio": again})
 
 
 @row
