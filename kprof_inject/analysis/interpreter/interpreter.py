@@ -24,6 +24,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     GridAxis,
     IntegerExpr,
     Mask,
+    SharedMemorySlice,
     TooLarge,
     Value,
     counting,
@@ -284,7 +285,8 @@ class _Interpreter:
             changes.settle(passed(changes.symbols, None))
         if changes.open and loop.most <= _MAX_STEPS:
             self._step(operation, found[1], names, changes)
-        if changes.has_open_slots:
+        # A loop-carried slice of shared memory may depend on a value that was open.
+        if any(isinstance(value, SharedMemorySlice) and value.index is None for value in changes.values):
             with self._trial():
                 changes.settle_slots(passed(changes.values, None))
         return changes.results(passed(changes.values, when & loop.when() if when else None))

@@ -139,7 +139,10 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
     for one in function.operations:
         kind = kind_of(one)
         if kind is not None and not function.illegal_owner(one):
-            line = _line_of(function.source_of(one), owner, code_of, by_line)
+            chain = function.source_of(one)
+            users = _users_lines(chain)
+            codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
+            line = Line(next(iter(users or chain), None), (owner, *codes))
             lines.setdefault(line.identity, line)
             groups[kind, line.identity, _operand_of(kind, one)].append(one)
     for (kind, identity, operand), group in groups.items():
@@ -162,12 +165,6 @@ def has_source_lines(module: Module) -> bool:
     """Return True if any operation's location is a line of the program."""
     functions = functions_of(module)
     return any(_users_lines(function.source_of(one)) for function in functions for one in function.operations)
-
-
-def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
-    users = _users_lines(chain)
-    codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
-    return Line(next(iter(users or chain), None), (owner, *codes))
 
 
 def _users_lines(chain: Chain) -> Chain:
