@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -159,23 +159,14 @@ def _gathered(
     return evidence, verdict, limit, bounds
 
 
-class ReportLaunch:
+class ReportLaunch(Struct, eq=False, dict=True):
     """A launch to report on, decoded and analysed on first use."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        headers: LaunchHeaders,
-        choice: Choice = EVERYTHING,
-        experiments: Sequence[Experiment] = (),
-        timeline: Timeline | None = None,
-    ) -> None:
-        """Keep the inputs; ``timeline`` is the part of the launch that ``choice`` keeps, if it is decoded."""
-        self.launch = launch
-        self.headers = headers
-        self._choice = choice
-        self._experiments = experiments
-        self._timeline = timeline
+    launch: Launch
+    headers: LaunchHeaders
+    choice: Choice = EVERYTHING
+    experiments: Sequence[Experiment] = ()
+    timeline: Timeline | None = None  # the part of the launch that ``choice`` keeps, if it is decoded
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
@@ -191,16 +182,16 @@ class ReportLaunch:
     @cached_property
     def analysis(self) -> LaunchAnalysis:
         """The analysis of the launch."""
-        timeline = self._timeline or timeline_of(self.launch).chosen(self._choice)
-        return LaunchAnalysis.of(timeline, self._experiments)
+        timeline = self.timeline or timeline_of(self.launch).chosen(self.choice)
+        return LaunchAnalysis.of(timeline, self.experiments)
 
     @staticmethod
     def decode(reports: Sequence[ReportLaunch]) -> None:
         """Decode launches together, which takes less than half the time; the analysis of damaged ones will raise."""
-        new = [one for one in reports if one._timeline is None and one.known_analysis is None]
+        new = [one for one in reports if one.timeline is None and one.known_analysis is None]
         for one, timeline in zip(new, timelines_of([report.launch for report in new]), strict=True):
             if isinstance(timeline, Timeline):
-                one._timeline = timeline.chosen(one._choice)
+                one.timeline = timeline.chosen(one.choice)
 
     @property
     def known_analysis(self) -> LaunchAnalysis | None:
