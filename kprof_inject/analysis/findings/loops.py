@@ -41,14 +41,10 @@ _MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM 
 _MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
 
 
-def _recorded(table: ScopeTable, *kinds: str) -> bool:
-    return any(scope.kind in kinds for scope in table.scopes)
-
-
 def _missing_in_loops(timeline: Timeline, name: str, unrecorded: Unjudged | None) -> Iterator[Unjudged]:
     """Yield why findings of this name on loops may be missing, such as ``unrecorded``: nothing in a kernel without."""
     without_loops = None
-    if not _recorded(timeline.table, *LOOPS):
+    if not any(scope.kind in LOOPS for scope in timeline.table.scopes):
         text = ttgir_of(timeline.launch.kernel)
         if text and not any(operation in text for operation in dialect.LOOPS):
             return
@@ -172,7 +168,7 @@ def loop_phases(evidence: Evidence) -> Results:
         advice += "what the first loads wait for"
         figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
         yield found(evidence, share, text, advice, figures, scope=index, name=FIRST_ITERATIONS)
-    is_recorded = _recorded(table, ScopeKind.ITERATION)
+    is_recorded = any(scope.kind == ScopeKind.ITERATION for scope in table.scopes)
     missing = None if is_recorded else Unjudged("no iteration was recorded", "add --at iter")
     yield from _missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)
 

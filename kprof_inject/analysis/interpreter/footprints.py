@@ -71,6 +71,7 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     # The smallest step first: adjacent elements merge into one range.
     for chunks in sorted(offsets, key=lambda one: int(np.diff(one[0]).min()) if one[0].size > 1 else 0):
         if max(one.size for one in chunks) * ranges.starts.size > MAX_ELEMENTS:
+            # A smaller gap between two ranges contains no whole sector.
             has_gap = ranges.starts[1:] - ranges.ends[:-1] >= SECTOR_BYTES
             first = np.flatnonzero(np.append(True, has_gap))
             ranges = Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])

@@ -98,7 +98,7 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
         if self.ranges is not None:
             return self.ranges.size_bytes
         if self.times is None and one.whole_bytes <= SECTOR_BYTES:
-            return 0  # scalars such as locks, ends of loops and pointers, which wait for each other
+            return 0  # scalars such as locks and pointers: they wait for each other, and move next to nothing
         requested_bytes = one.requested_bytes(self.times)
         return one.max_bytes(self.times) if requested_bytes is None else requested_bytes
 
