@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -15,7 +15,7 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
-from kprof_inject.analysis.limits.coalescing import LINE_BYTES, Requests, access_widths
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, access_widths
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture import counters
@@ -47,7 +47,17 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
     accesses = {one.line: (one.operation, access) for one, access in accesses_in(evidence.operations)}
     # Of a vector, all sectors are used: each thread accesses more adjacent bytes than an instruction can.
     apart = [one for one in known if one.line not in accesses or not _is_vector(evidence, *accesses[one.line])]
-    sectors, wavefronts = _wasted(evidence, apart)
+    # The parts of all sectors and of the L1's cycles that these would not have at adjacent addresses. Unless the extra
+    # sectors are few, accesses at unknown addresses do not count: the L1 may have what these load.
+    extra = sum(one.extra_sectors for one in apart)
+    whole = sum(one.sectors * one.requests for one in evidence.requests)
+    cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
+    if evidence.measured is not None:
+        counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
+        whole = counted if extra < _MAX_FEW * counted else whole
+        cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
+    sectors = extra / whole if whole else 0.0
+    wavefronts = sum(one.extra_wavefronts for one in apart) / cycles if cycles else 0.0
     if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
         operations = tuple(accesses[one.line][0] for one in apart if one.line in accesses)
         worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
@@ -138,22 +148,6 @@ def _possible_bytes(evidence: Evidence, access: Access) -> int:
             break
         possible //= 2
     return possible
-
-
-def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float]:
-    """Return the parts of all sectors and of the L1's cycles that some requests would not have at adjacent addresses.
-
-    Unless their extra sectors are few, accesses at unknown addresses do not count: the L1 may have what these load.
-    """
-    whole = sum(one.sectors * one.requests for one in evidence.requests)
-    cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
-    extra = sum(one.extra_sectors for one in apart)
-    extra_cycles = sum(one.extra_wavefronts for one in apart)
-    if evidence.measured is not None:
-        counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
-        whole = counted if extra < _MAX_FEW * counted else whole
-        cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
-    return extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0
 
 
 def _is_vector(evidence: Evidence, operation: Operation, access: Access) -> bool:
