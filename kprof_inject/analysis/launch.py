@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -90,12 +90,17 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
         found = [finding for judgement in judgements for finding in judgement.findings]
         found += throttled(evidence)
         tried = (one for one in experiments if isinstance(one, EditsRecord))
+        summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
+        whole, scale = whole_roof(summary, light), 1.0
+        parts = {**(whole.parts if whole else {}), **({} if measured else dram_part(summary, light))}
+        if whole and measured and measured.sm_cycles:
+            scale = whole.sm_cycles / measured.sm_cycles
         return cls(
             **structs.asdict(evidence),
             verdict=verdict,
             code_evidence=bounds,
             limit=limit,
-            units=_units(evidence, bounds.parts if bounds else {}),
+            units=unit_evidence(parts, bounds.parts if bounds else {}, measured.shares if measured else {}, scale),
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
@@ -154,33 +159,14 @@ def _gathered(
     return evidence, verdict, limit, bounds
 
 
-def _units(evidence: Evidence, code_parts: Mapping[str, float]) -> tuple[UnitEvidence, ...]:
-    summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
-    whole = whole_roof(summary, light)
-    parts = whole.parts if whole else {}
-    if measured is None:
-        return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
-    scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
-    return unit_evidence(parts, code_parts, measured.shares, scale)
-
-
-class ReportLaunch:
+class ReportLaunch(Struct, eq=False, dict=True):
     """A launch to report on, decoded and analysed on first use."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        headers: LaunchHeaders,
-        choice: Choice = EVERYTHING,
-        experiments: Sequence[Experiment] = (),
-        timeline: Timeline | None = None,
-    ) -> None:
-        """Keep the inputs; ``timeline`` is the part of the launch that ``choice`` keeps, if it is decoded."""
-        self.launch = launch
-        self.headers = headers
-        self._choice = choice
-        self._experiments = experiments
-        self._timeline = timeline
+    launch: Launch
+    headers: LaunchHeaders
+    choice: Choice = EVERYTHING
+    experiments: Sequence[Experiment] = ()
+    timeline: Timeline | None = None  # the part of the launch that ``choice`` keeps, if it is decoded
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
@@ -196,16 +182,16 @@ class ReportLaunch:
     @cached_property
     def analysis(self) -> LaunchAnalysis:
         """The analysis of the launch."""
-        timeline = self._timeline or timeline_of(self.launch).chosen(self._choice)
-        return LaunchAnalysis.of(timeline, self._experiments)
+        timeline = self.timeline or timeline_of(self.launch).chosen(self.choice)
+        return LaunchAnalysis.of(timeline, self.experiments)
 
     @staticmethod
     def decode(reports: Sequence[ReportLaunch]) -> None:
         """Decode launches together, which takes less than half the time; the analysis of damaged ones will raise."""
-        new = [one for one in reports if one._timeline is None and one.known_analysis is None]
+        new = [one for one in reports if one.timeline is None and one.known_analysis is None]
         for one, timeline in zip(new, timelines_of([report.launch for report in new]), strict=True):
             if isinstance(timeline, Timeline):
-                one._timeline = timeline.chosen(one._choice)
+                one.timeline = timeline.chosen(one.choice)
 
     @property
     def known_analysis(self) -> LaunchAnalysis | None:

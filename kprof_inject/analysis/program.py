@@ -16,9 +16,9 @@ from statistics import median
 from msgspec import Struct, structs
 
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
+from kprof_inject.analysis.findings.evidence import launch_times
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
-from kprof_inject.analysis.short_launches import ShortLaunches, short_launches
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.capture_files import read_optional
 from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
@@ -26,11 +26,16 @@ from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.captures import headers_of
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
 _MAX_RANKED = 24  # kernels whose gain is determined: it takes up to some seconds for each
 MAX_JUDGED = 11  # launches of a kernel that are judged to see how often a finding holds: the median and the slowest
+SHORT_NS = 12_000
+_MIN_SHARE = 0.02  # less of the time of all launches is not worth a line
+# Between two launches of one stream that are so close, hardly a third one ran: with its pauses, it takes longer.
+_MAX_PAUSE_NS = 2_000
 
 
 class KernelFinding(Finding, frozen=True, kw_only=True):
@@ -152,6 +157,20 @@ def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:
     return found
 
 
+class ShortLaunches(Struct, frozen=True):
+    """The ``launches`` of at most 12 µs, of the program's ``of_launches``; they take ``whole_ns`` with launching.
+
+    The kernels in ``row`` follow each other, and take ``row_ns`` from the begin of the first to the end of the last.
+    """
+
+    launches: int
+    of_launches: int
+    whole_ns: float
+    launching_ns: float
+    row: tuple[str, ...]
+    row_ns: int
+
+
 class Program(Struct, frozen=True):
     """The kernels of a program, those with most to win first, and what else its GPU did, the longest first."""
 
@@ -209,7 +228,7 @@ class Report:
         ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
         short, counts = None, [kernel.launches for kernel in kernels]
         if len(kernels) > 1 and None not in counts:
-            short = short_launches([one for kernel in kernels for one in kernel.middles], sum(filter(None, counts)))
+            short = _short_launches([one for kernel in kernels for one in kernel.middles], sum(filter(None, counts)))
         return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns, short)
 
     def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
@@ -222,6 +241,43 @@ class Report:
         whole_ns = {kernel.name: kernel.whole_ns for kernel in self.program.kernels}
         found = (one for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle))
         return sorted(found, key=lambda one: -whole_ns[one.kernel] * one.expected)
+
+
+def _short_launches(middles: Sequence[ReportLaunch], of_launches: int) -> ShortLaunches | None:
+    """Sum up the short launches, by each variant's median one; None if launching them takes too little to matter."""
+    timed = [(one, one.launch.kernel.launches or 0, launch_times(one.launch.kernel.clean)) for one in middles]
+    known = [(one, launches, *times_ns) for one, launches, times_ns in timed if times_ns is not None]
+    short = [row for row in known if row[2] <= SHORT_NS]
+    launching_ns = sum(launches * min(empty_ns, launch_ns) for _, launches, launch_ns, empty_ns in short)
+    if not launching_ns or launching_ns < _MIN_SHARE * sum(launches * launch_ns for _, launches, launch_ns, _ in known):
+        return None
+    rows = (row for row in _rows([one for one, *_ in short]) if len({one.launch.kernel.name for one in row}) > 1)
+    row = max(rows, key=len, default=[])
+    return ShortLaunches(
+        launches=sum(launches for _, launches, *_ in short),
+        of_launches=of_launches,
+        whole_ns=sum(launches * launch_ns for _, launches, launch_ns, _ in short),
+        launching_ns=launching_ns,
+        row=tuple(dict.fromkeys(one.launch.kernel.name for one in row)),
+        row_ns=row[-1].analysis.timeline.last_ns - row[0].analysis.timeline.first_ns if row else 0,
+    )
+
+
+def _rows(launches: Sequence[ReportLaunch]) -> list[list[ReportLaunch]]:
+    """Return the launches whose clock is known, in rows of those that follow each other."""
+    sources = (ClockSource.FITTED, ClockSource.ASSUMED)
+    timed = [one for one in launches if one.known_analysis and one.analysis.timeline.clock.source in sources]
+    timed.sort(key=lambda one: (str(one.launch.place), one.launch.stream, one.analysis.timeline.first_ns))
+    rows: list[list[ReportLaunch]] = []
+    for one in timed:
+        former = rows[-1][-1] if rows else one
+        pause_ns = one.analysis.timeline.first_ns - former.analysis.timeline.last_ns
+        is_same = (one.launch.place, one.launch.stream) == (former.launch.place, former.launch.stream)
+        if rows and is_same and 0 <= pause_ns <= _MAX_PAUSE_NS:
+            rows[-1].append(one)
+        else:
+            rows.append([one])
+    return rows
 
 
 def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:

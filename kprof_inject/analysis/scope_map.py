@@ -59,12 +59,6 @@ class ScopeMap:
         own = self.lines_of(loop)
         return [index for index, lines in self._ranges.items() if lines == own and self._kinds[index] == ScopeKind.LOOP]
 
-    def iteration_counters(self) -> Iterator[tuple[Operation, int]]:
-        """Yield each loop whose iterations are recorded, with the scope that records them."""
-        for index, kind in enumerate(self._kinds):
-            if kind == ScopeKind.ITERATION and (loop := self.loop_of(index)) is not None:
-                yield loop, index
-
     def covering(self, lines: Lines) -> list[int]:
         """Return the scopes that cover a range of lines, the innermost last."""
         return [index for index, (first, last) in self._ranges.items() if first <= lines[0] and lines[1] <= last]

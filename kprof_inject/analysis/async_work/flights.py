@@ -178,7 +178,6 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
 
 
 def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
-    """Return the maximum number of bytes in flight at once on any SM."""
     # Of a sample of the CTAs, it is any CTA's maximum times the CTAs on an SM.
     waves = waves_of(timeline) if timeline.unrecorded.size else None
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence, accesses_in
 from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
-from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, L2, SHARED, WGMMA_TARGET
 from kprof_inject.analysis.limits.speed_of_light import Roof
@@ -204,7 +205,13 @@ def few_warps(evidence: Evidence) -> Results:
         return
     rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
     needed = rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
-    at_once = _more_at_once(evidence, waves, needed)
+    loop, at_once = max(evidence.loops, key=_loaded_bytes, default=None), ""
+    requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
+    if loop is not None and 0 < requested < needed:
+        may_be_ahead = may_load_ahead(evidence, body_of(loop))
+        how = "load ahead (tl.range(..., num_stages=3)) or in larger blocks" if may_be_ahead else "load larger blocks"
+        at_once = "request more data at once, as the loads of an iteration are "
+        at_once += f"{size_text(requested)} on an SM: {how}"
     more_warps, more = _more_warps(evidence, waves, bool(at_once))
     advice = "; or ".join(filter(None, (at_once, more_warps)))
     if not advice:
@@ -266,18 +273,7 @@ def _waits(evidence: Evidence) -> str:
     return "no unit is busy"
 
 
-def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
-    loop = max(evidence.loops, key=_loaded_bytes, default=None)
-    requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
-    if loop is None or not 0 < requested < needed:
-        return ""
-    may_be_ahead = may_load_ahead(evidence, body_of(loop))
-    how = "load ahead (tl.range(..., num_stages=3)) or in larger blocks" if may_be_ahead else "load larger blocks"
-    return f"request more data at once, as the loads of an iteration are {size_text(requested)} on an SM: {how}"
-
-
 def _loaded_bytes(loop: Operation) -> int:
-    """Return the bytes that an iteration of a loop loads, without loops in it."""
     types = (printed for one in body_of(loop) if one.name == "tt.load" for printed in types_of(one)[:1])
     return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 

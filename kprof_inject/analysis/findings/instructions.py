@@ -329,8 +329,18 @@ def _varying_dims(uses: Uses, factor: Operation | None) -> set[int]:
 @row
 def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops that update values only while a condition on these holds: in the end, iterations change nothing."""
+    module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
-        body, frozen = body_of(loop), _frozen(evidence, loop)
+        body, arguments, varying = body_of(loop), loop_arguments(module, loop)[1:], varying_names(module, loop)
+        passed = operand_names(body[-1]) if body else []
+        keeping = {
+            argument: one
+            for one in body
+            if one.name == "arith.select" and len(names := operand_names(one)) == 3
+            for argument, value in zip(arguments, passed, strict=False)
+            if names[2] == argument and value in result_names(one) and is_tensor(one)
+        }
+        frozen = [one for one in keeping.values() if (read := _read(uses, one, varying)) and read <= keeping.keys()]
         if not frozen:
             continue
         text = f"{evidence.name_around(frozen[0])} keeps values at {evidence.places_of(frozen)} once a condition on "
@@ -339,21 +349,6 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         advice += "every few iterations; smaller tiles end sooner"
         removed, time_share = evidence.saved_by(body, _AVOIDABLE)
         yield Waste(text, advice, removed, tuple(frozen), time_share, certainty=0.5)
-
-
-def _frozen(evidence: Evidence, loop: Operation) -> list[Operation]:
-    module, uses = evidence.module, evidence.uses
-    body, arguments = body_of(loop), loop_arguments(module, loop)[1:]
-    passed = operand_names(body[-1]) if body else []
-    keeping = {
-        argument: one
-        for one in body
-        if one.name == "arith.select" and len(names := operand_names(one)) == 3
-        for argument, value in zip(arguments, passed, strict=False)
-        if names[2] == argument and value in result_names(one) and is_tensor(one)
-    }
-    varying = varying_names(module, loop)
-    return [one for one in keeping.values() if (read := _read(uses, one, varying)) and read <= keeping.keys()]
 
 
 def _read(uses: Uses, select: Operation, varying: Set[str]) -> set[str]:

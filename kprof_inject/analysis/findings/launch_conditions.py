@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import Evidence, launch_times
@@ -237,14 +236,6 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")
 
 
-class _Apart(Struct, frozen=True):
-    few: NDArray[np.int64]
-    many: NDArray[np.int64]
-    few_ns: float
-    many_ns: float
-    max_above_mean_ns: float
-
-
 @rule(idle="warps")
 def imbalanced_warps(evidence: Evidence) -> Results:
     """Yield at most one finding, for the scope with the largest loss: all scopes around it show the imbalance too.
@@ -278,45 +269,50 @@ def imbalanced_warps(evidence: Evidence) -> Results:
 
 
 def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | None:
-    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns if waits else scope.warps_self_ns)
-    if apart is None:
+    times_ns = -scope.warps.totals_ns if waits else scope.warps_self_ns
+    above = _few_above(times_ns)
+    if above is None:
         return None
+    slow, others = scope.warps.ids[above], scope.warps.ids[~above]
+    slow_ns, others_ns = float(times_ns[above].mean()), float(times_ns[~above].mean())
     if not waits:
-        with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
-        is_same = with_inner is not None and np.array_equal(apart.few, with_inner.few)
-        if not is_same or apart.few_ns < _NOTABLE * apart.many_ns:
+        with_inner = _few_above(scope.warps.totals_ns)
+        is_same = with_inner is not None and np.array_equal(above, with_inner)
+        if not is_same or slow_ns < _NOTABLE * others_ns:
             return None
     alone = _work_of_one_warp(evidence, scope, waits)
-    if alone is not None and not (alone and apart.few[0] == scope.warps.ids.min()):
+    if alone is not None and not (alone and slow[0] == scope.warps.ids.min()):
         return None  # the warps' work is the same, so the difference is the hardware's
     whole_ns = time_of_a_warp_ns(evidence)
-    share = min(apart.max_above_mean_ns / whole_ns, 1.0)
+    share = min(float(times_ns.max() - times_ns.mean()) / whole_ns, 1.0)
     if share < MIN_SHARE:
         return None
     ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
     all_ran_it = ctas == evidence.summary.recorded_ctas
     in_each = "in each CTA" if all_ran_it else f"in each of {counted(ctas, 'CTA')} that ran it"
-    few_ns, many_ns = abs(apart.few_ns) / ctas, abs(apart.many_ns) / ctas
-    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
+    few_ns, many_ns = abs(slow_ns) / ctas, abs(others_ns) / ctas
+    few, many = numbered("warp", slow.tolist()), numbered("warp", others.tolist())
     name, source = scope.distinct_name, scope.source or "its source line is unknown"
-    do = f"{few} {_verb('do', apart.few)}"
+    do, team = f"{few} {_verb('do', slow)}", ""
+    if scope.partition is not None:
+        team = f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
     if waits:
-        text = f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
-        text += f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
-        text += f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
+        text = f"{few} {_verb('arrive', slow)} last: {many} {_verb('wait', others)} for "
+        text += f"{percent(-others_ns / whole_ns)} of their time in {name}, {few} for "
+        text += f"{percent(-slow_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
         look = f"record what comes before {name} ({source}) to see what {do} that the others do not"
     else:
         is_far = many_ns <= few_ns / _MAX_RATIO
         times = f"more than {_MAX_RATIO} x as long" if is_far else f"{ratio(few_ns / many_ns)} as long"
-        text = f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
-        text += f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
+        text = f"{few} {_verb('take', slow)} {times} in {name} as the other {len(others)} warps"
+        text += f"{team or ' of a CTA'} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
         look = f"look at what {do} in {name} that the others do not ({source})"
-    advice = f"{look}, and spread it over all warps{_team(scope)}"
+    advice = f"{look}, and spread it over all warps{team}"
     if alone:
         text += f"; one warp runs {alone} for all"
         advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
-    slow: dict[str, float | str] = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist()))}
-    figures = slow | {"slow_warps": len(apart.few), "mean_ns": few_ns, "other_mean_ns": many_ns}
+    figures: dict[str, float | str] = {"slow_warp_ids": ", ".join(map(str, slow.tolist()))}
+    figures |= {"slow_warps": len(slow), "mean_ns": few_ns, "other_mean_ns": many_ns}
     return found(evidence, share, text, advice, figures, scope=scope.index)
 
 
@@ -342,21 +338,12 @@ def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> s
     return alone
 
 
-def _team(scope: ScopeSummary, otherwise: str = "") -> str:
-    if scope.partition is None:
-        return otherwise
-    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
-
-
-def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:
-    """Return the warps whose value is nearer to the maximum than to the minimum; None unless they are a minority."""
-    if len(warps) < _MIN_WARPS:
+def _few_above(values: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return where values are nearer to the maximum than to the minimum; None unless these are a minority."""
+    if len(values) < _MIN_WARPS:
         return None
     above = 2 * values > int(values.min()) + int(values.max())
-    if not above.any() or 2 * int(above.sum()) >= len(warps):
-        return None
-    few_ns, many_ns = float(values[above].mean()), float(values[~above].mean())
-    return _Apart(warps[above], warps[~above], few_ns, many_ns, float(values.max() - values.mean()))
+    return above if 0 < 2 * int(above.sum()) < len(values) else None
 
 
 def _verb(verb: str, warps: NDArray[np.int64]) -> str:

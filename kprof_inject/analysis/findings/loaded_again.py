@@ -110,7 +110,11 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     times = "several times" if set(firsts) & set(operations) else "again"
     text = f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
     text += f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})"
-    advice, certainty = (_OF_NEIGHBOURS, _NEAR) if is_near else (_advice(evidence, loads), 1.0)
+    each = round(each_bytes(evidence, loads))
+    advice = f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
+    if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
+        advice = f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
+    advice, certainty = (_OF_NEIGHBOURS, _NEAR) if is_near else (advice, 1.0)
     if is_near and all(one.first is one.moved for one in again):
         advice, certainty = _OF_ITERATIONS, 0.7
     if bypassing:
@@ -189,13 +193,6 @@ def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
     use = need * sum(one.requested_bytes for one in loads) / max(union(one.touched for one in loads).size_bytes, 1)
     whose = "the L1s deliver" if unit == SHARED else "the L2 delivers"
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
-
-
-def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
-    each = round(each_bytes(evidence, loads))
-    if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
-        return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
-    return f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
 
 
 @row

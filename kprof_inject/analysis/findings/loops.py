@@ -39,20 +39,12 @@ PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations
 _NOTABLE = 2.0  # iterations that differ by less are normal: their first loads miss a cache that later ones hit
 _MAX_FILL_ITERATIONS = 16  # more are no pipeline fill: their CTAs share the SM with others, which finish earlier
 _MIN_STEADY_ITERATIONS = 4  # there must be steady iterations between the first and the last to compare with
-_FILL_LESS_OFTEN = (
-    "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see what the first "
-    "loads wait for"
-)
-
-
-def _recorded(table: ScopeTable, *kinds: str) -> bool:
-    return any(scope.kind in kinds for scope in table.scopes)
 
 
 def _missing_in_loops(timeline: Timeline, name: str, unrecorded: Unjudged | None) -> Iterator[Unjudged]:
     """Yield why findings of this name on loops may be missing, such as ``unrecorded``: nothing in a kernel without."""
     without_loops = None
-    if not _recorded(timeline.table, *LOOPS):
+    if not any(scope.kind in LOOPS for scope in timeline.table.scopes):
         text = ttgir_of(timeline.launch.kernel)
         if text and not any(operation in text for operation in dialect.LOOPS):
             return
@@ -151,7 +143,34 @@ def _wait_ns(evidence: Evidence, loop: int) -> float | None:
 def loop_phases(evidence: Evidence) -> Results:
     """Yield long phases before and after all loops, and loops whose first iterations are slow."""
     yield from _ends(evidence)
-    yield from _first_iterations(evidence)
+    # The first iterations of outer loops may differ anyway.
+    table = evidence.timeline.table
+    inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
+    outer = {around for index in inner for around in table.around(index)}
+    for index, scope in enumerate(evidence.summary.scopes):
+        series = scope.iterations if index not in outer else None
+        if series is None or not series.steady_ns or series.median < _MIN_STEADY_ITERATIONS:
+            continue
+        steady_ns = series.steady_ns
+        is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
+        slow = int(np.append(is_slow, False).argmin())
+        slow_ns = series.p50_ns[:slow]
+        excess_ns = float(series.counts[:slow] @ (slow_ns - steady_ns))
+        share = min(excess_ns / (max(len(scope.warps.ids), 1) * time_of_a_warp_ns(evidence)), 1.0)
+        if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
+            continue
+        mean_ns = float(slow_ns.mean())
+        text = f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
+        text += f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
+        text += f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
+        text += "time"
+        advice = "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
+        advice += "what the first loads wait for"
+        figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
+        yield found(evidence, share, text, advice, figures, scope=index, name=FIRST_ITERATIONS)
+    is_recorded = any(scope.kind == ScopeKind.ITERATION for scope in table.scopes)
+    missing = None if is_recorded else Unjudged("no iteration was recorded", "add --at iter")
+    yield from _missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)
 
 
 def _ends(evidence: Evidence) -> Results:
@@ -213,32 +232,3 @@ def _phase(
 def _unjudged(evidence: Evidence, name: str) -> Iterator[Unjudged]:
     unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
     return _missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
-
-
-def _first_iterations(evidence: Evidence) -> Results:
-    # The first iterations of outer loops may differ anyway.
-    table = evidence.timeline.table
-    inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
-    outer = {around for index in inner for around in table.around(index)}
-    for index, scope in enumerate(evidence.summary.scopes):
-        series = scope.iterations if index not in outer else None
-        if series is None or not series.steady_ns or series.median < _MIN_STEADY_ITERATIONS:
-            continue
-        steady_ns = series.steady_ns
-        is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
-        slow = int(np.append(is_slow, False).argmin())
-        slow_ns = series.p50_ns[:slow]
-        excess_ns = float(series.counts[:slow] @ (slow_ns - steady_ns))
-        share = min(excess_ns / (max(len(scope.warps.ids), 1) * time_of_a_warp_ns(evidence)), 1.0)
-        if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
-            continue
-        mean_ns = float(slow_ns.mean())
-        text = f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
-        text += f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
-        text += f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
-        text += "time"
-        figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
-        yield found(evidence, share, text, _FILL_LESS_OFTEN, figures, scope=index, name=FIRST_ITERATIONS)
-    is_recorded = _recorded(table, ScopeKind.ITERATION)
-    missing = None if is_recorded else Unjudged("no iteration was recorded", "add --at iter")
-    yield from _missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -14,7 +14,8 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import entry_function
-from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests, access_widths
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, access_widths
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure import layouts
 from kprof_inject.capture import counters
@@ -36,11 +37,6 @@ _OTHER_SHAPE = (
 )
 # Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
 _REST_OF_COPY = 0.5
-_TRANSPOSED = (
-    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
-    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
-)
-_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 
 
@@ -51,7 +47,17 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
     accesses = {one.line: (one.operation, access) for one, access in accesses_in(evidence.operations)}
     # Of a vector, all sectors are used: each thread accesses more adjacent bytes than an instruction can.
     apart = [one for one in known if one.line not in accesses or not _is_vector(evidence, *accesses[one.line])]
-    sectors, wavefronts = _wasted(evidence, apart)
+    # The parts of all sectors and of the L1's cycles that these would not have at adjacent addresses. Unless the extra
+    # sectors are few, accesses at unknown addresses do not count: the L1 may have what these load.
+    extra = sum(one.extra_sectors for one in apart)
+    whole = sum(one.sectors * one.requests for one in evidence.requests)
+    cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
+    if evidence.measured is not None:
+        counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
+        whole = counted if extra < _MAX_FEW * counted else whole
+        cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
+    sectors = extra / whole if whole else 0.0
+    wavefronts = sum(one.extra_wavefronts for one in apart) / cycles if cycles else 0.0
     if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
         operations = tuple(accesses[one.line][0] for one in apart if one.line in accesses)
         worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
@@ -76,7 +82,11 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     """Yield narrow accesses whose addresses are or may be aligned, which the compiler cannot know."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
-    aligned = _unspecialized(evidence)
+    aligned = list[str]()  # integer arguments that are multiples of 16 without the compiler's knowledge
+    if (function := entry_function(evidence.module)) is not None:
+        values = dict(zip(argument_names(evidence.module, function), evidence.ran.arguments, strict=False))
+        unknown = [name for name, known in _INTEGER.findall(function.tail) if not known]
+        aligned = [f"'{name}'" for name in unknown if (value := values.get(f"%{name}")) and value % 16 == 0]
     widths = access_widths(evidence.machine_code) if evidence.machine_code else {}
     narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
     for one, access in accesses_in(evidence.operations):
@@ -119,16 +129,6 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, (*narrow, *conversions), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
-def _unspecialized(evidence: Evidence) -> list[str]:
-    # Integer arguments that are multiples of 16 without the compiler's knowledge.
-    function = entry_function(evidence.module)
-    if function is None:
-        return []
-    values = dict(zip(argument_names(evidence.module, function), evidence.ran.arguments, strict=False))
-    found = [(name, values.get(f"%{name}")) for name, known in _INTEGER.findall(function.tail) if not known]
-    return [f"'{name}'" for name, value in found if value and value % 16 == 0]
-
-
 def _possible_bytes(evidence: Evidence, access: Access) -> int:
     """Return the bytes that each thread could access at once by the addresses of this launch; 0 if unknown."""
     along = next((dim for dim in range(len(access.shape)) if step_along(access, dim) == access.element_bytes), None)
@@ -148,22 +148,6 @@ def _possible_bytes(evidence: Evidence, access: Access) -> int:
             break
         possible //= 2
     return possible
-
-
-def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float]:
-    """Return the parts of all sectors and of the L1's cycles that some requests would not have at adjacent addresses.
-
-    Unless their extra sectors are few, accesses at unknown addresses do not count: the L1 may have what these load.
-    """
-    whole = sum(one.sectors * one.requests for one in evidence.requests)
-    cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
-    extra = sum(one.extra_sectors for one in apart)
-    extra_cycles = sum(one.extra_wavefronts for one in apart)
-    if evidence.measured is not None:
-        counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
-        whole = counted if extra < _MAX_FEW * counted else whole
-        cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
-    return extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0
 
 
 def _is_vector(evidence: Evidence, operation: Operation, access: Access) -> bool:
@@ -238,9 +222,13 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
         if share < MIN_SHARE:
             continue
         # The layouts show a lower bound of the conflicts.
-        removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
+        removed = max(share, evidence.measured.conflict_share if evidence.measured else 0.0)
+        advice = "try another shape of the tile, or another layout of the tensor in global memory"
         if layouts.is_transposed(one.operation, evidence.module.aliases):
-            removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
+            removed = 1 - (1 - removed) * _REST_OF_COPY
+            advice = "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's "
+            advice += "rows become columns in shared memory (Hopper's tensor cores need operands along K, unless their "
+            advice += "elements have 16 bits)"
         least, roof = layouts.min_cycles(one.operation), evidence.roof_around(one.operation)
         where = f" in {evidence.name_of(roof)}" if roof else ""
         text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "

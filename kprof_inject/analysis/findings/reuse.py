@@ -28,15 +28,6 @@ _MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
 _HALF = 0.48
 _MIN_SHARED_PART = 0.5  # of what CTAs load
 
-_OTHER_ORDER = (
-    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
-    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
-)
-# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
-_OTHER_PASS = (
-    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
-    "little at a time that the L2, or its registers, hold it until the next pass"
-)
 _MIN_PASSES = 1.5  # on average over the bytes: some may be read once
 _MIN_REREAD = 2.0  # tiles of a matmul in a good order read each operand once or twice from DRAM
 # With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
@@ -58,7 +49,11 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
         return  # larger tiles need more warps; half as many CTAs would leave SMs idle
     (rows, columns), inner, dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
     longer, shorter = max(rows, columns), min(rows, columns)
-    if 2 * rows * columns > _MAX_TILE or not _is_shared(evidence, {longer, inner}):
+    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
+    # Larger tiles save nothing if each part of an operand is known to be loaded once.
+    of_tiles = [(access, times) for access, times in reads if set(access.shape) == {longer, inner}]
+    is_shared = not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
+    if 2 * rows * columns > _MAX_TILE or not is_shared:
         return
     # A tile loads its rows and its columns for as many products as it has elements.
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
@@ -72,13 +67,6 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
 def _limiting_l2(evidence: Evidence) -> float:
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     return busy if busy >= max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) else 0.0
-
-
-def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
-    """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
-    reads = [(access, one.times) for one, access in _reads(evidence) if len(access.shape) == 2]
-    of_tiles = [(access, times) for access, times in reads if set(access.shape) == shape]
-    return not of_tiles or any(accesses_of_a_byte(access, times) >= _MIN_LOADS for access, times in of_tiles)
 
 
 def _reads(evidence: Evidence) -> list[tuple[CountedOperation, Access]]:
@@ -131,10 +119,16 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     text += f"that the launch needs (L2 hit rate {percent(hits)})"
     removed = dict.fromkeys((DRAM, L2), kept)  # the L2 is busy with what it gets from DRAM, too
     if has_passes:  # writes and other CTAs also take room in the L2
-        yield Waste(text, _OTHER_PASS, removed, time_share=0.0, certainty=0.3, figures={"ratio": again})
-        return
-    time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
-    yield Waste(text, _OTHER_ORDER, removed, time_share=time_share, certainty=0.7, figures={"ratio": again})
+        # On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
+        advice = "run every other pass over the data backwards, so that it starts with what is still in the L2; or "
+        advice += "give a CTA so little at a time that the L2, or its registers, hold it until the next pass"
+        time_share, certainty = 0.0, 0.3
+    else:
+        advice = "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of "
+        advice += "tiles at a time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+        time_share = evidence.time_share_of(one.operation for one, _ in _reads(evidence)) * kept
+        certainty = 0.7
+    yield Waste(text, advice, removed, time_share=time_share, certainty=certainty, figures={"ratio": again})
 
 
 @row

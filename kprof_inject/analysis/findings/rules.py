@@ -70,17 +70,11 @@ class Judgement(Struct, frozen=True):
     unjudged: Unjudged | None
 
     @property
-    def outcome(self) -> Outcome:
-        """The kind of result."""
-        if self.findings:
-            return Outcome.FOUND
-        return Outcome.UNJUDGED if self.unjudged else Outcome.NOT_FOUND
-
-    @property
     def conclusion(self) -> RuleOutcome:
         """The result without the findings."""
+        outcome = Outcome.FOUND if self.findings else Outcome.UNJUDGED if self.unjudged else Outcome.NOT_FOUND
         missing = self.unjudged or Unjudged("", "")
-        return RuleOutcome(self.rule, self.outcome, missing.reason or None, missing.remedy or None)
+        return RuleOutcome(self.rule, outcome, missing.reason or None, missing.remedy or None)
 
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:

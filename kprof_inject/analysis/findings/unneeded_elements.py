@@ -19,7 +19,6 @@ from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED, UNITS_OF_SM
 from kprof_inject.analysis.structure.values import Uses
@@ -29,7 +28,6 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 from kprof_inject.ttgir.types import types_of
 
-_SECTOR_BYTES = 32
 _MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
 _POSSIBLY_HIDDEN, _POSSIBLY_MASKED = 0.9, 0.9  # of the elements, and of the iterations, by loaded data
 _MAX_CHAIN = 32
@@ -139,11 +137,11 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
         touched = of_each_cta(access, one)
         if touched is None:
             continue
-        loaded[one.operation] = size = _sectors(touched)
+        loaded[one.operation] = size = touched.sectors.size_bytes
         demand = demands.of(one.operation)
         needed = of_each_cta(replace(access, mask=access.mask & demand.mask), one) if demand.mask.parts else None
-        if needed is not None and size - _sectors(needed) >= _MIN_UNNEEDED * size:
-            unneeded[one.operation] = size - _sectors(needed)
+        if needed is not None and size - needed.sectors.size_bytes >= _MIN_UNNEEDED * size:
+            unneeded[one.operation] = size - needed.sectors.size_bytes
             deciding += demand.deciding[:1]
         elif demand.chosen:
             chosen.setdefault(demand.chosen[0], []).append(one.operation)
@@ -219,11 +217,6 @@ def _hides_rows(uses: Uses, select: Operation) -> bool:
     )
 
 
-def _sectors(touched: Ranges) -> int:
-    starts, ends = touched.starts // _SECTOR_BYTES, -(-touched.ends // _SECTOR_BYTES)
-    return Ranges.of(starts, ends).size_bytes * _SECTOR_BYTES
-
-
 def _of_loads(evidence: Evidence, loads: list[Operation], share: float) -> Mapping[str, float]:
     """Return the part of each unit's work that is not needed, if loads need ``share`` less of all bytes loaded."""
     dram = evidence.speed_of_light.dram
@@ -272,8 +265,14 @@ def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation 
     sample = {one.operation: one for one in evidence.sample}
     found: tuple[float, Operation | None] = 0.0, None
     for place in (0, 1) if dot.times else ():
-        loads = [sample[one] for one in _loads_of(evidence.uses, dot.operation, place) if one in sample]
-        kept = 0.0
+        # Loads of the operand in the dot's loop, or copies into its buffer in shared memory.
+        made, kept = evidence.uses.origin(dot.operation, place), 0.0
+        if made is None or made.traits.reads_global:
+            loading = [made] if made and made.loop is dot.operation.loop else []
+        else:
+            users = [user for user, _ in evidence.uses.readers(made)]
+            loading = [user for user in users if user.traits.starts_async and not user.traits.is_of_dot]
+        loads = [sample[one] for one in loading if one in sample]
         for one in loads:
             mask, names = one.access.mask if one.access else None, operand_names(one.operation)
             # Masked elements are zero if ``other`` is zero or absent; a copy also has its destination before it.
@@ -285,14 +284,6 @@ def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation 
         if loads and dot.times:
             found = max(found, (1 - kept / dot.times, loads[0].operation), key=lambda each: each[0])
     return found
-
-
-def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
-    """Return the loads of a dot's operand in its loop, or the copies into its buffer in shared memory."""
-    made = uses.origin(dot, place)
-    if made is None or made.traits.reads_global:
-        return [made] if made and made.loop is dot.loop else []
-    return [user for user, _ in uses.readers(made) if user.traits.starts_async and not user.traits.is_of_dot]
 
 
 @row

@@ -76,20 +76,16 @@ def exposed_loads(evidence: Evidence) -> Results:
         else:
             waits = "waits for its own loads in each iteration"
             ahead = "ahead (tl.range(..., num_stages=3)), " if may_load_ahead(evidence, loads) else ""
-            advice = f"load {ahead}in larger blocks along the loop{_more_ctas(evidence)}"
+            kernel, more = evidence.kernel, ", or by more CTAs with fewer iterations each"
+            if not evidence.has_one_wave:
+                by = limited_by(kernel.target, kernel.num_warps, kernel.clean).split(" and ")
+                more = "" if "warps" in by or "CTAs" in by else ", or by more CTAs on an SM"
+            advice = f"load {ahead}in larger blocks along the loop{more}"
             # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
             likely = gain / 4
         text = f"{evidence.name_around(loads[0])} {waits}, {percent(share)} of the warps' time: "
         text += f"{evidence.names_of(loads)}"
         yield found(evidence, gain, text, advice, figures={"waiting": share}, likely=likely, at=loads)
-
-
-def _more_ctas(evidence: Evidence) -> str:
-    kernel = evidence.kernel
-    if evidence.has_one_wave:
-        return ", or by more CTAs with fewer iterations each"
-    by = limited_by(kernel.target, kernel.num_warps, kernel.clean).split(" and ")
-    return "" if "warps" in by or "CTAs" in by else ", or by more CTAs on an SM"
 
 
 @rule(no_memory_waits)

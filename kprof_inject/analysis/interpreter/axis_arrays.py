@@ -96,7 +96,13 @@ class AxisArray(Struct, frozen=True):
         """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
         axes = [axis for axis in self.axes if not axis.is_dimension]
         sizes, taken, given = [self.sizes[axis] for axis in axes], [], []
-        for mine, others in _regrouped(before, after):
+        # The smallest groups of dimensions with equally many elements; those of size 1 are skipped. By the dimension,
+        # the number of elements up to and including it.
+        upto = [{n: prod(shape[: n + 1]) for n, size in enumerate(shape) if size > 1} for shape in (before, after)]
+        begin = 1
+        for end in sorted(set(upto[0].values()).intersection(upto[1].values())):
+            mine, others = ([number for number, elements in one.items() if begin < elements <= end] for one in upto)
+            begin = end
             if any(dimension(number) in self.axes for number in mine):
                 taken += mine
                 given += others
@@ -106,17 +112,6 @@ class AxisArray(Struct, frozen=True):
             raise TooLarge
         values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
         return AxisArray((*axes, *map(dimension, given)), values)
-
-
-def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[list[list[int]]]:
-    """Match the smallest groups of dimensions of two shapes that have equally many elements. Size 1 is skipped."""
-    # By the dimension, the number of elements up to and including it.
-    upto = [{n: prod(shape[: n + 1]) for n, size in enumerate(shape) if size > 1} for shape in (before, after)]
-    groups, begin = [], 1
-    for end in sorted(set(upto[0].values()).intersection(upto[1].values())):
-        groups.append([[number for number, elements in one.items() if begin < elements <= end] for one in upto])
-        begin = end
-    return groups
 
 
 def joined(compute: Callable[..., Array], *parts: AxisArray, are_bits: bool = False) -> AxisArray:

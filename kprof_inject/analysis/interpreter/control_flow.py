@@ -189,11 +189,6 @@ class Changes:
             else:
                 self.open.add(place)
 
-    @property
-    def has_open_slots(self) -> bool:
-        """True if a loop-carried slice of shared memory may depend on a value that was open."""
-        return any(isinstance(value, SharedMemorySlice) and value.index is None for value in self.values)
-
     def settle_slots(self, passed: Sequence[Value]) -> None:
         """Determine slices of shared memory from what one iteration passes on."""
         for place, (initial, value) in enumerate(zip(self.initial, passed, strict=False)):

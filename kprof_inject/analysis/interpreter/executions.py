@@ -19,7 +19,7 @@ from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Launch
 from kprof_inject.capture.schema import Grid
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -99,9 +99,9 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
     """Return the kernel with the iterations that were recorded, assuming that no record is missing."""
-    ctas = summary.ctas_per_recorded
-    counters = ran.scope_map.iteration_counters()
-    iterations = tuple((loop, round(summary.scopes[index].executions * ctas)) for loop, index in counters)
+    recorded = [one for one in summary.scopes if one.kind == ScopeKind.ITERATION]
+    found = ((ran.scope_map.loop_of(one.index), round(one.executions * summary.ctas_per_recorded)) for one in recorded)
+    iterations = tuple((loop, count) for loop, count in found if loop is not None)
     return _with_iterations(ran, iterations) if iterations else ran
 
 

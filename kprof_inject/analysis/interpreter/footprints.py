@@ -24,6 +24,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.timeline.columns import distinct, merged_ranges
 
 Addresses = NDArray[np.int64]
+SECTOR_BYTES = 32  # a sector of the L2, which is moved as a whole (Nsight Compute, Kernel Profiling Guide)
 
 
 class Ranges(Struct, frozen=True):
@@ -42,6 +43,11 @@ class Ranges(Struct, frozen=True):
         """The total size."""
         return int((self.ends - self.starts).sum())
 
+    @property
+    def sectors(self) -> Ranges:
+        """The whole sectors that the ranges touch."""
+        return Ranges.of(self.starts // SECTOR_BYTES * SECTOR_BYTES, -(-self.ends // SECTOR_BYTES) * SECTOR_BYTES)
+
 
 NOTHING = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -52,8 +58,6 @@ def union(ranges: Iterable[Ranges]) -> Ranges:
     return Ranges.of(np.concatenate([one.starts for one in found]), np.concatenate([one.ends for one in found]))
 
 
-# A gap between two ranges that is smaller than a sector contains no whole one.
-_SECTOR_BYTES = 32
 _MAX_CHUNKS = 8
 
 
@@ -67,7 +71,8 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     # The smallest step first: adjacent elements merge into one range.
     for chunks in sorted(offsets, key=lambda one: int(np.diff(one[0]).min()) if one[0].size > 1 else 0):
         if max(one.size for one in chunks) * ranges.starts.size > MAX_ELEMENTS:
-            has_gap = ranges.starts[1:] - ranges.ends[:-1] >= _SECTOR_BYTES
+            # A smaller gap between two ranges contains no whole sector.
+            has_gap = ranges.starts[1:] - ranges.ends[:-1] >= SECTOR_BYTES
             first = np.flatnonzero(np.append(True, has_gap))
             ranges = Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])
         found: list[Ranges] = []

@@ -24,6 +24,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     GridAxis,
     IntegerExpr,
     Mask,
+    SharedMemorySlice,
     TooLarge,
     Value,
     counting,
@@ -99,10 +100,6 @@ _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
 _CREATED = " -> descriptor"  # after the name of a pointer: the descriptor in the memory there
-
-
-def _created_at(pointer: str) -> str:
-    return f"{pointer}{_CREATED}"
 
 
 class _Interpreter:
@@ -192,9 +189,9 @@ class _Interpreter:
                 last = dimension(len(types_of(operation)[0].shape) - 1)
                 return [at_iteration(operands[0], last, place) for place in (0, 1)]
             if name == "ttng.tensormap_create":  # it has no result
-                self._values[_created_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
+                self._values[operand_names(operation)[0] + _CREATED] = descriptor_in_memory(operation, operands)
             if name == "ttng.reinterpret_tensor_descriptor":
-                return [self._values.get(_created_at(operand_names(operation)[0]))]
+                return [self._values.get(operand_names(operation)[0] + _CREATED)]
             value = value_of(operation, operands)
             return [float_value_of(operation, operands) if value is None and self._has_float_indices else value]
         return ()
@@ -231,7 +228,7 @@ class _Interpreter:
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
         # Each iteration may find another descriptor in memory.
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
-        return {_created_at(name): None for one in inside for name in operand_names(one)[:1]}
+        return {name + _CREATED: None for one in inside for name in operand_names(one)[:1]}
 
     @contextmanager
     def _trial(self) -> Iterator[None]:
@@ -288,7 +285,8 @@ class _Interpreter:
             changes.settle(passed(changes.symbols, None))
         if changes.open and loop.most <= _MAX_STEPS:
             self._step(operation, found[1], names, changes)
-        if changes.has_open_slots:
+        # A loop-carried slice of shared memory may depend on a value that was open.
+        if any(isinstance(value, SharedMemorySlice) and value.index is None for value in changes.values):
             with self._trial():
                 changes.settle_slots(passed(changes.values, None))
         return changes.results(passed(changes.values, when & loop.when() if when else None))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import gcd
 
 import numpy as np
@@ -114,8 +115,10 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
             return where(mask, one, other)
         case "arith.cmpi", [IntegerExpr() as one, IntegerExpr() as other]:
             return _compared(operation, one, other)
-        case _, [IntegerExpr() as one, IntegerExpr() as other]:
-            return _of_integers(operation, one, other)
+        case _, [IntegerExpr() as one, IntegerExpr() as other] if name in _OF_INTEGERS:
+            if name.endswith("ui"):
+                one, other = (_unsigned(each, types[-1].bits) for each in (one, other))
+            return _OF_INTEGERS[name](one, other)
     return None
 
 
@@ -161,36 +164,6 @@ def _compared(operation: Operation, one: IntegerExpr, other: IntegerExpr) -> Mas
     if found and found[1] == "u":
         one, other = (_unsigned(each, types_of(operation)[-1].bits) for each in (one, other))
     return compared(_COMPARISONS[found[2]], one, other) if found else None
-
-
-def _of_integers(operation: Operation, one: IntegerExpr, other: IntegerExpr) -> Value:
-    if operation.name.endswith("ui"):
-        one, other = (_unsigned(each, types_of(operation)[-1].bits) for each in (one, other))
-    match operation.name:
-        case "arith.addi":
-            return one + other
-        case "arith.subi":
-            return one + -other
-        case "arith.muli":
-            return one * other if is_settled(one) or is_settled(other) else OPEN
-        case "arith.divsi" | "arith.divui":
-            return _divided(one, other)[0]
-        case "arith.remsi" | "arith.remui":
-            return _divided(one, other)[1]
-        case "arith.ceildivsi":
-            is_divisor = other.joint().values.all()
-            return _joint(lambda one, other: -(-one // other), one, other) if is_divisor else None
-        case "arith.minsi" | "arith.minui":
-            return _joint(np.minimum, one, other)
-        case "arith.maxsi" | "arith.maxui":
-            return _joint(np.maximum, one, other)
-        case name if name in _BITWISE:
-            return _by_bits(_BITWISE[name], one, other)
-        case "arith.shli":
-            return _shifted(np.left_shift, one, other)
-        case "arith.shrsi" | "arith.shrui":
-            return _shifted(np.right_shift, one, other)
-    return None
 
 
 _MAX_SHIFT = 62  # larger powers of two are no 64-bit integers
@@ -271,6 +244,22 @@ def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray]
     others, small = (IntegerExpr.of(constant(0), *(part for _, part in some)) for some in (rest[:count], rest[count:]))
     return multiple, others, small
 
+
+_OF_INTEGERS: Mapping[str, Callable[[IntegerExpr, IntegerExpr], Value]] = {
+    "arith.addi": lambda one, other: one + other,
+    "arith.subi": lambda one, other: one + -other,
+    "arith.muli": lambda one, other: one * other if is_settled(one) or is_settled(other) else OPEN,
+    **dict.fromkeys(("arith.divsi", "arith.divui"), lambda one, other: _divided(one, other)[0]),
+    **dict.fromkeys(("arith.remsi", "arith.remui"), lambda one, other: _divided(one, other)[1]),
+    "arith.ceildivsi": lambda one, other: (
+        _joint(lambda one, other: -(-one // other), one, other) if other.joint().values.all() else None
+    ),
+    **dict.fromkeys(("arith.minsi", "arith.minui"), partial(_joint, np.minimum)),
+    **dict.fromkeys(("arith.maxsi", "arith.maxui"), partial(_joint, np.maximum)),
+    **{name: partial(_by_bits, compute) for name, compute in _BITWISE.items()},
+    "arith.shli": partial(_shifted, np.left_shift),
+    **dict.fromkeys(("arith.shrsi", "arith.shrui"), partial(_shifted, np.right_shift)),
+}
 
 _FLOATS = {"f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64}
 _FLOAT_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+\.[\d.e+-]+)>? : ")

@@ -20,17 +20,18 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
 from kprof_inject.analysis.structure.layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import global_access, wavefronts_of
 from kprof_inject.ttgir.locations import LocationTable
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
 
-SECTOR_BYTES, LINE_BYTES, _WORD_BYTES = 32, 128, 4
+LINE_BYTES, _WORD_BYTES = 128, 4
 _LANE_BITS = 5
 _LANES = 1 << _LANE_BITS
 # Requests that touch at least this many times the sectors or lines that they need are uncoalesced.
@@ -79,11 +80,8 @@ class Requests(Struct, frozen=True):
     @property
     def is_uncoalesced(self) -> bool:
         """True if requests touch many more sectors or lines than they need."""
-        return self._has_many_sectors or self.lines >= MIN_UNCOALESCED * self.adjacent_lines
-
-    @property
-    def _has_many_sectors(self) -> bool:
-        return self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors
+        has_many_sectors = self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors
+        return has_many_sectors or self.lines >= MIN_UNCOALESCED * self.adjacent_lines
 
     @property
     def extra_wavefronts(self) -> float:
@@ -106,7 +104,7 @@ class Requests(Struct, frozen=True):
     def text(self) -> str:
         """Sentence such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
         touched = f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
-        if self._has_many_sectors:
+        if self.sectors >= MIN_UNCOALESCED * self.adjacent_sectors:
             touched = sectors_text(self.sectors, self.adjacent_sectors)
         return f"each {self.kind} {self.place or 'of a warp'} touches {touched}"
 
@@ -153,7 +151,10 @@ def _requests(
     kind, access = _KINDS.get(one.operation.name), one.access
     if kind is None or access is None or access.address is None or access.mask is None or access.mask.is_lower_bound:
         return None
-    layout = _layout(one.operation, access, module.aliases, warps)
+    layout: LinearLayout | None = LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
+    if access.shape:  # otherwise, all threads have the same scalar
+        pointers = next((printed for printed in types_of(one.operation) if printed.shape == access.shape), None)
+        layout = linear_layout(pointers, module.aliases) if pointers else None
     if layout is None or len(layout.lanes) != _LANE_BITS:
         return None
     repeating = sum(not any(basis) for basis in layout.warps)
@@ -189,13 +190,6 @@ def _requests(
     return replace(found, place=place) if source else found
 
 
-def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
-    if not access.shape:  # all threads have the same scalar
-        return LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
-    pointers = next((one for one in types_of(operation) if one.shape == access.shape), None)
-    return linear_layout(pointers, aliases) if pointers else None
-
-
 def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
     """Return the number of adjacent bytes that a thread can access at once."""
     widest = min(MAX_ACCESS_BITS // 8, access.element_bytes << len(layout.registers))
@@ -221,7 +215,12 @@ def _lanes_of(
     inside = min(elements.bit_length() - 1, len(layout.registers))
     of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
     executions, instructions = prod(sizes[axis] for axis in axes), 1 << len(of_instructions)
-    execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
+    count, whole = _MAX_REQUESTS // first, executions * instructions
+    if whole <= count:
+        execution, instruction = np.divmod(np.arange(whole), instructions)
+    else:
+        shares = [np.arange(count) * step % 1 for step in _STEPS]
+        execution, instruction = (shares[0] * executions).astype(np.int64), (shares[1] * instructions).astype(np.int64)
     places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
     at = dict(zip(axes, places, strict=True))
     happens = np.broadcast_to(_all(when.parts, at), execution.shape)
@@ -235,15 +234,6 @@ def _lanes_of(
     shape = (int(happens.sum()), first, _LANES)
     addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
     return addresses, np.broadcast_to(_all(mask.parts, at), shape)
-
-
-def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
-    """Return the execution and the instruction of up to ``count`` requests."""
-    whole = executions * instructions
-    if whole <= count:
-        return np.arange(whole) // instructions, np.arange(whole) % instructions
-    first, second = (np.arange(count) * step % 1 for step in _STEPS)
-    return (first * executions).astype(np.int64), (second * instructions).astype(np.int64)
 
 
 def _values(part: AxisArray, at: Mapping[GridAxis, _Numbers]) -> NDArray[Any]:

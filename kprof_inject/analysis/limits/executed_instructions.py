@@ -84,12 +84,9 @@ class _Ways:
             for number, block in enumerate(self._blocks)
             if not block.successors or function.instructions[block.end - 1].operation in _LEAVES
         }
-        self.whole = MachineLoop(0, frozenset(reached([0], self._after)))
+        self.whole = MachineLoop(0, frozenset(reached([0], lambda number: self._blocks[number].successors)))
         self.lead_out = not self.whole.blocks.isdisjoint(self._leaving)
         self._loops = [*loops_of(self._blocks)[::-1], self.whole]
-
-    def _after(self, number: int) -> Sequence[int]:
-        return self._blocks[number].successors
 
     def around(self, block: int) -> list[MachineLoop]:
         """Return the loops around a block that is reached, the innermost first, and the whole function."""
@@ -102,13 +99,13 @@ class _Ways:
         """Return True if a path from ``start`` to any of ``ends``, in one iteration of a loop, leaves out a block."""
 
         def inside(number: int) -> Iterator[int]:
-            return (one for one in self._after(number) if one in loop.blocks and one != loop.header)
+            return (one for one in self._blocks[number].successors if one in loop.blocks and one != loop.header)
 
         return not reached([start], inside, {block}).isdisjoint(ends)
 
     def _ends(self, loop: MachineLoop) -> tuple[list[int], list[int]]:
         """Return the blocks from which a loop's next iteration begins, and those from which a way leads out of it."""
-        after = {number: self._after(number) for number in loop.blocks}
+        after = {number: self._blocks[number].successors for number in loop.blocks}
         latches = [number for number in after if loop is not self.whole and loop.header in after[number]]
         exits = [number for number in after if number in self._leaving or not loop.blocks.issuperset(after[number])]
         return latches, exits
@@ -188,7 +185,14 @@ def _anchors(function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _
     """Yield the operations whose instructions show how often a block is executed."""
     lines = Counter(one.line for one in ran.operations)
     counted_at = {one.line: one for one in ran.operations if lines[one.line] == 1 and not one.executed.is_predicated}
-    for (line, name), where in _instructions(function).items():
+    instructions: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]]
+    instructions = defaultdict(lambda: defaultdict(list))
+    for number, block in enumerate(blocks_of(function)):
+        for one in function.instructions[block.first : block.end]:
+            name = _DOT if pipeline_of(one) is Pipeline.TENSOR else one.operation
+            if one.predicate != NEVER and (name in _FIXED or name in _MOVABLE):
+                instructions[one.line, name][number].append(one)
+    for (line, name), where in instructions.items():
         counted = counted_at.get(line)
         if counted is None or not counted.times or not ways.whole.blocks.issuperset(where):
             continue
@@ -211,16 +215,6 @@ def _anchors(function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _
 
 def _loops_around(counted: CountedOperation) -> int:
     return sum(owner.traits.is_loop for owner in counted.operation.owners())
-
-
-def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping[int, Sequence[Instruction]]]:
-    found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
-    for number, block in enumerate(blocks_of(function)):
-        for one in function.instructions[block.first : block.end]:
-            name = _DOT if pipeline_of(one) is Pipeline.TENSOR else one.operation
-            if one.predicate != NEVER and (name in _FIXED or name in _MOVABLE):
-                found[one.line, name][number].append(one)
-    return found
 
 
 @if_misfit(None)

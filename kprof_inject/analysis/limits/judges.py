@@ -89,8 +89,15 @@ def limit_by_bounds(
         without = Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {}) if idle else None
         return memory_wait_limit(summary) or without or Limit(NOT_KNOWN, (), why, {}, is_known=False)
     slowdown = _slowdown(overhead, summary.duration_ns, clean_ns)
-    launch = judged_by_bounds(summary, light, whole, device_sms, slowdown, code, requests)
-    return _without_records(slowdown, _first(launch))
+    limit = _first(judged_by_bounds(summary, light, whole, device_sms, slowdown, code, requests))
+    if slowdown > 1:
+        cost = f"not counting the time that recording adds, at least {percent(slowdown - 1)}"
+        return replace(limit, text=f"{limit.text}; {cost}")
+    if slowdown > 1 - NOTABLE_COST_PERCENT / 100:
+        return limit
+    gain = percent(1 / slowdown - 1)
+    text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
+    return replace(limit, text=text)
 
 
 def _slowdown(overhead: Overhead | None, duration_ns: int, clean_ns: float | None) -> float:
@@ -102,17 +109,6 @@ def _slowdown(overhead: Overhead | None, duration_ns: int, clean_ns: float | Non
         # Part of the cost is before the first CTA and after the last one.
         return max(min(slowdown, duration_ns / clean_ns), 1.0) if clean_ns else slowdown
     return max(1 + overhead.low_percent / 100, 0.0) if overhead.is_measurable and overhead.percent < 0 else 1.0
-
-
-def _without_records(slowdown: float, limit: Limit) -> Limit:
-    if slowdown > 1:
-        cost = f"not counting the time that recording adds, at least {percent(slowdown - 1)}"
-        return replace(limit, text=f"{limit.text}; {cost}")
-    if slowdown > 1 - NOTABLE_COST_PERCENT / 100:
-        return limit
-    gain = percent(1 / slowdown - 1)
-    text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
-    return replace(limit, text=text)
 
 
 def _first(launch: Judged) -> Limit:
@@ -241,24 +237,20 @@ def _with_parts(
 ) -> str:
     """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``."""
     first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
-    shares = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others]
-    return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
-
-
-def _name(unit: str, work: Work | None) -> str:
-    if unit == FP32 and work and work.integer_multiplications > max(work.multiplications, work.additions):
-        return "integer multiplication in the fp32 units"
-    return UNIT_NAMES[unit]
+    shares, names = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others], dict(UNIT_NAMES)
+    if work and work.integer_multiplications > max(work.multiplications, work.additions):
+        names[FP32] = "integer multiplication in the fp32 units"
+    return " and ".join(f"{names[unit]} ({share})" for unit, share in zip(units, shares, strict=True))
 
 
 @by_bounds
 def _computed_loop(launch: Judged, bounds: Bounds) -> Limit | None:
     """Judge the longest loop that keeps a unit of the SM busy, if it takes half of the time."""
-    scopes, whole = bounds.summary.scopes, whole_roof(bounds.summary, bounds.light)
+    scopes = bounds.summary.scopes
     loops = [one for one in bounds.light.roofs if scopes[one.index].kind == ScopeKind.LOOP]
     busy = [one for one in loops if one.part >= LIMITING and one.unit != DRAM]
     loop = max(busy, key=lambda roof: roof.sm_cycles, default=None)
-    if loop is None or whole is None or (share := loop.sm_cycles / whole.sm_cycles) < POSSIBLE:
+    if loop is None or (share := loop.sm_cycles / bounds.whole.sm_cycles) < POSSIBLE:
         return None
     units, name = as_busy(loop.parts), scopes[loop.index].distinct_name
     text = f"{_with_parts(launch, units, loop.parts, loop.work)} in {name}, {percent(share)} of the kernel's time"

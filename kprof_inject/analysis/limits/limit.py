@@ -8,14 +8,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.limits.coalescing import (
-    MIN_UNCOALESCED,
-    SECTOR_BYTES,
-    Requests,
-    is_spread,
-    sectors_text,
-    worst_of,
-)
+from kprof_inject.analysis.interpreter.footprints import SECTOR_BYTES
+from kprof_inject.analysis.limits.coalescing import MIN_UNCOALESCED, Requests, is_spread, sectors_text, worst_of
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, METRICS, SHARED, UNIT_NAMES
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
@@ -140,16 +134,12 @@ class Measured(Struct, frozen=True):
             return ""
         _, each, kind = max(found)
         text = f"each {kind} of a warp touches {sectors_text(each, self._adjacent_sectors(kind))}"
-        place = self._slowest_load if kind == "load" else ""
-        return f"{text}; warps wait longest for the load of {place}" if place else text
-
-    @property
-    def _slowest_load(self) -> str:
-        if self.stalls is None:
-            return ""
-        awaited = self.stalls.awaited(FOR_MEMORY).most_common()
-        loads = (line for line, _ in awaited if self.stalls.operations.get(line) in _LOADS)
-        return self.stalls.place_of(next(loads, 0))
+        if kind == "load" and self.stalls is not None:
+            awaited = self.stalls.awaited(FOR_MEMORY).most_common()
+            loads = (line for line, _ in awaited if self.stalls.operations.get(line) in _LOADS)
+            if place := self.stalls.place_of(next(loads, 0)):
+                return f"{text}; warps wait longest for the load of {place}"
+        return text
 
 
 def measured_of(kernel: Kernel) -> Measured | None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_repeats, union
+from kprof_inject.analysis.interpreter.footprints import NOTHING, SECTOR_BYTES, Ranges, max_repeats, union
 from kprof_inject.analysis.interpreter.loaded_integers import data_dependent
 from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
@@ -63,11 +63,6 @@ class DramBound(Struct, frozen=True):
         return 0.0 if self.fits_l2 or not duration_ns else self.least_ns / duration_ns
 
 
-# A sector of the L2. Smaller accesses of unknown number are scalars such as locks, ends of loops and pointers, which
-# wait for each other and so move next to nothing.
-_SECTOR_BYTES = 32
-
-
 class _Moved(Struct, frozen=True, eq=False, dict=True):
     """Bytes that an access moves; ``passes``: its reads certainly come from the L2."""
 
@@ -102,8 +97,8 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
             return one.max_bytes(self.times)
         if self.ranges is not None:
             return self.ranges.size_bytes
-        if self.times is None and one.whole_bytes <= _SECTOR_BYTES:
-            return 0
+        if self.times is None and one.whole_bytes <= SECTOR_BYTES:
+            return 0  # scalars such as locks and pointers: they wait for each other, and move next to nothing
         requested_bytes = one.requested_bytes(self.times)
         return one.max_bytes(self.times) if requested_bytes is None else requested_bytes
 
@@ -153,8 +148,7 @@ class Traffic:
         for one in self._moved:
             ranges = one.access.touched(sm_of_cta) if one.is_kept else None
             if ranges is not None:
-                starts, ends = ranges.starts // _SECTOR_BYTES, -(-ranges.ends // _SECTOR_BYTES)
-                sectors = union((sectors, Ranges(starts * _SECTOR_BYTES, ends * _SECTOR_BYTES)))
+                sectors = union((sectors, ranges.sectors))
             sizes.append(sectors.size_bytes)
         return sizes
 

@@ -99,9 +99,11 @@ def busy_memory(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None
     elsewhere = bounds.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
     least = judged.parts.get(DRAM, 0.0)
     others = max(part for unit, part in judged.parts.items() if unit != DRAM)
+    # The upper bound of DRAM's part from which it may limit a launch whose other units have these parts.
+    needed = max(LIMITING, others + NEAR) if others > POSSIBLE else LIMITING
     if dram.fits_l2 and not dram.unknown:
-        return _memory_in_l2(judged, bounds, dram, others)
-    if most < _needed(others):
+        return _memory_in_l2(judged, bounds, dram, needed)
+    if most < needed:
         return None
     if dram.unknown and most > 1:
         text = f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
@@ -114,16 +116,11 @@ def busy_memory(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None
     return judged.limit(DRAM_OR_L2, text, DRAM, L2)
 
 
-def _needed(others: float) -> float:
-    """Return the upper bound of DRAM's part from which it may limit a launch whose other units have these parts."""
-    return max(LIMITING, others + NEAR) if others > POSSIBLE else LIMITING
-
-
-def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float) -> Limit | None:
+def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, needed: float) -> Limit | None:
     # DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
     # filled in this time is as busy as DRAM, or busier (H100).
     least, most = bounds.dram_part(dram, dram.least_bytes), bounds.dram_part(dram, dram.once_bytes)
-    if most < _needed(others):
+    if most < needed:
         return None
     reason = f"DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
     if least > MAX_POSSIBLE:

@@ -309,17 +309,13 @@ class _IntegerFunction:
         # Bits are predicates.
         if not computed.shape or not computed.element.startswith("i") or computed.bits == 1 or self._is_free(leaf):
             return NO_WORK
-        # Elements narrower than a word may be packed.
-        bits = min(computed.bits, self._significant_bits(leaf), _WORD_BITS)
-        return work * (computed.elements * bits / _WORD_BITS)
-
-    def _significant_bits(self, leaf: Leaf) -> int:
-        """Return the size that the operands were extended from: narrow integers may be computed in pairs."""
+        # Elements narrower than a word may be packed, and those that were extended from such computed in pairs.
         made = [one for one in map(self._made_by, leaf.values) if not (one and one.operation.traits.is_constant)]
         sizes = [
             types_of(one.operation)[0].bits if one and one.operation.name in _EXTENSIONS else _WORD_BITS for one in made
         ]
-        return max(sizes, default=_WORD_BITS)
+        bits = min(computed.bits, max(sizes, default=_WORD_BITS), _WORD_BITS)
+        return work * (computed.elements * bits / _WORD_BITS)
 
     def _is_free(self, leaf: Leaf) -> bool:
         """Return True if instructions that count, or are none, may include the work of an operation."""

@@ -136,11 +136,6 @@ class UnitRates(Struct, frozen=True):
         fp32 = (Pipeline.FMA,) if self.has_fp16_pipeline else (Pipeline.FMA, Pipeline.FP16)
         return {ALU: (Pipeline.ALU,), FP32: fp32, FP64: (Pipeline.FP64,), SPECIAL: (Pipeline.XU,)}
 
-    @property
-    def warp_issue(self) -> float:
-        """Warp instructions of all pipelines."""
-        return self.issue / _LANES
-
     def cycles(self, work: Work) -> dict[str, float]:
         """Return a lower bound of the cycles of one SM that each unit needs for some work of known types."""
         known = [(flops, self.tensor_flops.get(element)) for element, flops in work.tensor_flops.items()]

@@ -102,7 +102,10 @@ def speed_of_light(
     rates = rates_of(target)
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
-    missing = _missing(timeline)
+    chosen, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
+    missing = missing_records(timeline) or unpaired_records(timeline)
+    if chosen < grid:
+        missing = Unjudged(f"only {chosen} of {grid} CTAs were chosen", "choose them all")
     # Executions and cycles by the scope's index. Scopes of other kinds do not have all the time of what is in them:
     # operations may only issue what ends later.
     times = {
@@ -160,13 +163,6 @@ def _working(ran: ExecutedKernel) -> Sequence[tuple[CountedOperation, Work]]:
         if (share := computed.get(one.operation, 1.0))
     ]
     return [(one, work) for one, work in found if work != NO_WORK]
-
-
-def _missing(timeline: Timeline) -> Unjudged | None:
-    chosen, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
-    if chosen < grid:
-        return Unjudged(f"only {chosen} of {grid} CTAs were chosen", "choose them all")
-    return missing_records(timeline) or unpaired_records(timeline)
 
 
 def _work_in(

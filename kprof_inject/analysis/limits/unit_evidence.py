@@ -23,6 +23,7 @@ from kprof_inject.analysis.limits.stalls import ISSUED, sampled
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.layouts import SIDES, shared_cycles
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefronts, pipeline_of
@@ -120,7 +121,8 @@ class InstructionWork(Struct, frozen=True):
         rate_of = rates.pipelines
         used = {one: count / rate_of[one] / sm_cycles for one, count in self.pipelines.items() if one in rate_of}
         parts = {unit: sum(used.get(one, 0.0) for one in members) for unit, members in rates.unit_pipelines.items()}
-        return {**parts, ISSUE: self.issued / rates.warp_issue / sm_cycles, SHARED: self.wavefronts / sm_cycles}
+        issue = self.issued / (rates.issue / THREADS_PER_WARP) / sm_cycles
+        return {**parts, ISSUE: issue, SHARED: self.wavefronts / sm_cycles}
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -221,17 +223,14 @@ def issued_instructions(
     samples = sampled(record, code) if record else ()
     found = [(code.instructions[index], reasons.get(ISSUED, 0)) for index, reasons in samples]
     if sum(count for _, count in found) < _MIN_ISSUED:
-        found = _computed(kernel, code, ran) if ran else []
+        times = {one.operation: one.times for one in ran.operations} if ran else {}
+        loops = [one for one in ran.module.walk() if one.traits.is_loop] if ran else []
+        # Outside of its loops, a kernel does too little to show its shares.
+        if ran is None or any(times.get(body_of(loop)[0]) is None for loop in loops):
+            return []
+        found = list(_executed(code, block_executions(code, ran, kernel.num_warps).known))
     whole = sum(count for _, count in found)
     return [(one, count / whole) for one, count in found if count]
-
-
-def _computed(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel) -> list[_Executed]:
-    times = {one.operation: one.times for one in ran.operations}
-    loops = [one for one in ran.module.walk() if one.traits.is_loop]
-    if any(times.get(body_of(loop)[0]) is None for loop in loops):
-        return []  # outside of its loops, a kernel does too little to show its shares
-    return list(_executed(code, block_executions(code, ran, kernel.num_warps).known))
 
 
 class UnitUse:

@@ -100,31 +100,23 @@ _SCHEDULING = ("amdg.instruction_sched_hint", "rocdl.s.setprio", "rocdl.sched.ba
 
 def kind_of(operation: Operation) -> Kind | None:
     """Return the kind of an operation; None if it has none of these."""
-    traits, name = operation.traits, operation.name
-    if traits.is_dot:
-        return Kind.DOT
-    if traits.is_atomic:
-        return Kind.ATOMIC
-    if traits.writes_global:
-        return Kind.STORE
-    if traits.reads_global or (traits.starts_async and name in _WAYS):
-        return Kind.LOAD
-    if traits.combines_elements:
-        return Kind.REDUCTION
-    if traits.is_transcendental and _tensors_of(operation):
-        return Kind.SPECIAL
-    if name == "ttg.convert_layout":
-        return Kind.CONVERSION
-    if name == _FENCE:
-        return Kind.FENCE
-    if name.startswith(TENSOR_MEMORY):
-        return Kind.TENSOR_MEMORY if traits.starts_async or _tensors_of(operation) else None
-    if traits.accesses_shared and _tensors_of(operation):
-        return Kind.SHARED
+    traits, name, in_tensor_memory = operation.traits, operation.name, operation.name.startswith(TENSOR_MEMORY)
     # Other waits show in what they wait for.
-    if (traits.is_wait and name not in (*GROUP_WAITS, DOT_WAIT)) or traits.is_arrival or name in _SCHEDULING:
-        return Kind.SYNCHRONIZATION
-    return None
+    is_wait = traits.is_wait and name not in (*GROUP_WAITS, DOT_WAIT)
+    kinds = {
+        Kind.DOT: traits.is_dot,
+        Kind.ATOMIC: traits.is_atomic,
+        Kind.STORE: traits.writes_global,
+        Kind.LOAD: traits.reads_global or (traits.starts_async and name in _WAYS),
+        Kind.REDUCTION: traits.combines_elements,
+        Kind.SPECIAL: traits.is_transcendental and _tensors_of(operation),
+        Kind.CONVERSION: name == "ttg.convert_layout",
+        Kind.FENCE: name == _FENCE,
+        Kind.TENSOR_MEMORY: in_tensor_memory and (traits.starts_async or _tensors_of(operation)),
+        Kind.SHARED: not in_tensor_memory and traits.accesses_shared and _tensors_of(operation),
+        Kind.SYNCHRONIZATION: not in_tensor_memory and (is_wait or traits.is_arrival or name in _SCHEDULING),
+    }
+    return next((kind for kind, applies in kinds.items() if applies), None)
 
 
 def _tensors_of(operation: Operation) -> list[PrintedType]:
@@ -147,7 +139,10 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
     for one in function.operations:
         kind = kind_of(one)
         if kind is not None and not function.illegal_owner(one):
-            line = _line_of(function.source_of(one), owner, code_of, by_line)
+            chain = function.source_of(one)
+            users = _users_lines(chain)
+            codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
+            line = Line(next(iter(users or chain), None), (owner, *codes))
             lines.setdefault(line.identity, line)
             groups[kind, line.identity, _operand_of(kind, one)].append(one)
     for (kind, identity, operand), group in groups.items():
@@ -170,12 +165,6 @@ def has_source_lines(module: Module) -> bool:
     """Return True if any operation's location is a line of the program."""
     functions = functions_of(module)
     return any(_users_lines(function.source_of(one)) for function in functions for one in function.operations)
-
-
-def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
-    users = _users_lines(chain)
-    codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
-    return Line(next(iter(users or chain), None), (owner, *codes))
 
 
 def _users_lines(chain: Chain) -> Chain:

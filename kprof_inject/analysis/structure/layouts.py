@@ -322,7 +322,7 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
         # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
         if memory.bits == 16 and blocked["sizePerThread"][blocked["order"][0]] == 2:
             return None
-    return _cycles_of(_Access(layout, layout_of(memory, aliases), memory.shape, memory.bits // 8, kind))
+    return _cycles_of(layout, layout_of(memory, aliases), memory.shape, memory.bits // 8, kind)
 
 
 @if_misfit(0)
@@ -348,14 +348,6 @@ def _sides_of(operation: Operation) -> tuple[PrintedType, PrintedType]:
 
 def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
     return -(-prod(shape) * element_bytes // (_BANKS * _WORD_BYTES))
-
-
-class _Access(Struct, frozen=True):
-    threads: LinearLayout
-    memory: str
-    shape: tuple[int, ...]
-    element_bytes: int
-    kind: str  # ``blocked``, ``tensor cores`` or ``other``, of the threads' layout
 
 
 def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:
@@ -387,51 +379,52 @@ def _served(starts: _Offsets, vector_bytes: int) -> SharedCycles:
 
 
 @lru_cache(maxsize=256)  # a module's accesses come with each of its launches
-def _cycles_of(access: _Access) -> SharedCycles | None:
-    threads, shape = access.threads, access.shape
+def _cycles_of(
+    threads: LinearLayout, memory: str, shape: tuple[int, ...], element_bytes: int, kind: str
+) -> SharedCycles | None:
+    # ``kind`` is that of the threads' layout: ``blocked``, ``tensor cores`` or ``other``.
     places = np.zeros((1, 1, 1, len(shape)), np.int64)  # by register, lane and warp
     for axis, bases in enumerate((threads.registers, threads.lanes, threads.warps)):
         for basis in bases:
             places = np.concatenate([places, places ^ np.array(basis, np.int64)], axis)
     at = [places[..., dim] for dim in range(len(shape))]
-    offsets = _offsets(access.memory, shape, at, access.element_bytes)
+    offsets = _offsets(memory, shape, at, element_bytes)
     if offsets is None:
         return None
-    if access.kind == "blocked":
-        vector_bytes = _vector_bytes(offsets, access.element_bytes)
+    if kind == "blocked":
+        vector_bytes = _vector_bytes(offsets, element_bytes)
         # Instructions that only repeat another one's words are left out.
         starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
-        least = _min_cycles(shape, access.element_bytes)
+        least = _min_cycles(shape, element_bytes)
         return SharedCycles(max(_served(starts, vector_bytes).cycles, least), least)
     of_warps = []
     for warp in range(offsets.shape[2]):
         own = offsets[:, :, warp : warp + 1]
-        vector_bytes = _vector_bytes(own, access.element_bytes)
+        vector_bytes = _vector_bytes(own, element_bytes)
         # Wide accesses are served by half-warps on an H100: of a dot of floats without tensor cores, Nsight Compute
         # counted 2324 cycles for an iteration whose accesses of 16 bytes take 2368 by half-warps, 1344 by whole ones,
         # and 2624 by quarters.
         served_lanes = _LANES // 2 if vector_bytes > _WORD_BYTES else _LANES
         of_warps.append(_served(_starts(own, vector_bytes).reshape(-1, served_lanes), vector_bytes))
     found = SharedCycles(sum(one.cycles for one in of_warps), sum(one.least for one in of_warps))
-    matrices = _by_matrices(access) if access.kind == "tensor cores" else None
+    matrices = _by_matrices(threads, memory, shape, element_bytes) if kind == "tensor cores" else None
     return min(matrices or found, found, key=lambda one: one.cycles)
 
 
-def _by_matrices(access: _Access) -> SharedCycles | None:
+def _by_matrices(threads: LinearLayout, memory: str, shape: tuple[int, ...], element_bytes: int) -> SharedCycles | None:
     # Matrices of eight rows of 16 bytes: PTX ISA, "ldmatrix".
-    fastest, shape = _fastest_dimension(access.memory), access.shape
-    rows, columns = 8, _CHUNK_BYTES // access.element_bytes
+    fastest, rows, columns = _fastest_dimension(memory), 8, _CHUNK_BYTES // element_bytes
     # Only elements of 16 bits can be transposed.
-    if fastest is None or not (access.element_bytes == 2 or access.threads.lanes[0][fastest]):
+    if fastest is None or not (element_bytes == 2 or threads.lanes[0][fastest]):
         return None
     if len(shape) != 2 or shape[fastest] % columns or shape[1 - fastest] % rows:
         return None
     row, column = np.ogrid[: shape[1 - fastest], : shape[fastest] : columns]
-    offsets = _offsets(access.memory, shape, [row, column] if fastest else [column, row], access.element_bytes)
+    offsets = _offsets(memory, shape, [row, column] if fastest else [column, row], element_bytes)
     if offsets is None:
         return None
     starts = offsets.reshape(-1, rows, offsets.shape[1]).transpose(0, 2, 1).reshape(-1, rows)
-    repeats = 1 << sum(not any(basis) for basis in access.threads.warps)
+    repeats = 1 << sum(not any(basis) for basis in threads.warps)
     found = _served(starts // _CHUNK_BYTES * _CHUNK_BYTES, _CHUNK_BYTES)
     return SharedCycles(repeats * found.cycles, repeats * found.least)
 

@@ -75,7 +75,14 @@ def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
 
 
 def _feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
-    matched = _matched(a, b)
+    order = {id(one): number for number, one in enumerate(b)}
+    matched: Matched[Feature] = Matched([], [], [])
+    for kind in Kind:
+        in_a, in_b = ([one for one in side if one.kind == kind] for side in (a, b))
+        of_kind = match_by_keys(in_a, in_b, _KEYS.get(kind, _EXACT))
+        matched.pairs += sorted(of_kind.pairs, key=lambda pair: order[id(pair[1])])
+        matched.only_a += of_kind.only_a
+        matched.only_b += of_kind.only_b
     moved = [pair for pair in matched.pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     same = {work for work, _ in _totals(a).items() & _totals(b).items()}
     kept = [*_loop_changes(moved)]
@@ -138,18 +145,6 @@ class Matched(Struct, Generic[_T]):
     pairs: list[tuple[_T, _T]]
     only_a: list[_T]
     only_b: list[_T]
-
-
-def _matched(a: Sequence[Feature], b: Sequence[Feature]) -> Matched[Feature]:
-    order = {id(one): number for number, one in enumerate(b)}
-    found: Matched[Feature] = Matched([], [], [])
-    for kind in Kind:
-        in_a, in_b = ([one for one in side if one.kind == kind] for side in (a, b))
-        of_kind = match_by_keys(in_a, in_b, _KEYS.get(kind, _EXACT))
-        found.pairs += sorted(of_kind.pairs, key=lambda pair: order[id(pair[1])])
-        found.only_a += of_kind.only_a
-        found.only_b += of_kind.only_b
-    return found
 
 
 def match_by_keys(a: Iterable[_T], b: Iterable[_T], keys: _Keys[_T]) -> Matched[_T]:

@@ -12,8 +12,7 @@ from rich.table import Table
 from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
-from kprof_inject.analysis.program import KernelOverview, Program, Report
-from kprof_inject.analysis.short_launches import SHORT_NS, ShortLaunches
+from kprof_inject.analysis.program import SHORT_NS, KernelOverview, Program, Report, ShortLaunches
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.measurements import GpuWork

@@ -54,7 +54,7 @@ def with_scopes(folder: Path, *scopes: str) -> Timeline:
 
 def test_every_rule_judges_a_whole_launch(tmp_path: Path) -> None:
     timeline = whole(tmp_path)
-    assert {one.outcome for one in judge_by_rules(evidence_of(timeline))} == {Outcome.NOT_FOUND}
+    assert {one.conclusion.outcome for one in judge_by_rules(evidence_of(timeline))} == {Outcome.NOT_FOUND}
 
 
 def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     duration_ns = Known().duration_ns
     ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
     timeline = launched(tmp_path, ctas=ctas, kernel={"sm_count": 8}, records_lost=74)
-    said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
+    said = {judgement.rule: judgement.conclusion.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
     assert tuple(said) == NAMES
     assert said == {
         **dict.fromkeys(("low-fill", "short-launch", "between-ctas", "uneven-ctas"), "not found"),
@@ -97,7 +97,7 @@ def test_what_is_missing_keeps_rules_from_judging(
 
 def test_what_was_found_stays_found_whatever_is_missing(tmp_path: Path) -> None:
     timeline = whole(tmp_path, Known(before_ns=2000), records_lost=1)
-    judged = {judgement.rule: judgement.outcome for judgement in judge_by_rules(evidence_of(timeline))}
+    judged = {judgement.rule: judgement.conclusion.outcome for judgement in judge_by_rules(evidence_of(timeline))}
     assert (judged["prologue"], judged["epilogue"]) == (Outcome.FOUND, Outcome.UNJUDGED)
 
 

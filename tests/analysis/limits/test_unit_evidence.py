@@ -117,7 +117,7 @@ def test_utilization_is_by_the_rate_of_each_pipeline() -> None:
 def test_rates_of_architectures(target: str, fma: float, alu: float, fp16: float, fp64: float) -> None:
     rates = rates_of(target)
     assert rates is not None
-    assert rates.warp_issue == 4
+    assert rates.issue == 4 * 32
     assert rates.pipelines == {
         Pipeline.FMA: fma,
         Pipeline.ALU: alu,
