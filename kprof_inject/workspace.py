@@ -201,14 +201,10 @@ class Workspace:
 
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""
-        folder = self.reports_folder(step)
+        folder = self.folder / "reports" / step
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
-
-    def reports_folder(self, step: str) -> Path:
-        """Return the folder where each process of the program reports what it did."""
-        return self.folder / "reports" / step
 
     def new_capture_folder(self) -> Path:
         """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same.

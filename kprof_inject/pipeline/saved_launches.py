@@ -262,7 +262,13 @@ def measure_run(
         if recording.variants_to_replay != ():
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
-        kernels = list(_captured_kernels(workspace, capture))
+        kernels, main = list[CapturedKernel](), main_kernels(workspace)
+        for process, folder, record in _kernels_in(capture):
+            name = f"{record.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
+            launch = workspace.launches_folder(capture) / name
+            is_saved = is_saved_launch(launch)
+            if is_saved or record.program_variant in main:
+                kernels.append(CapturedKernel(folder, record, launch if is_saved else None))
         if recording.metrics:
             shares, measured = _shares_of_time(workspace), {kernel.folder for kernel in kernels}
             for _, folder, record in _kernels_in(capture):
@@ -274,16 +280,6 @@ def measure_run(
         _measure(workspace, kernels, recording, say, worker)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
-
-
-def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
-    main = main_kernels(workspace)
-    for process, folder, kernel in _kernels_in(capture):
-        name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
-        launch = workspace.launches_folder(capture) / name
-        is_saved = is_saved_launch(launch)
-        if is_saved or kernel.program_variant in main:
-            yield CapturedKernel(folder, kernel, launch if is_saved else None)
 
 
 def _without_those_that_wait_for_others(

@@ -6,7 +6,7 @@ import { formatCount, formatShare, shortNs } from "#format";
 import { evidenceTag } from "#masthead";
 import { openView } from "#navigation";
 import { exportTable, fileName, scopeTable } from "#tables";
-import { reasonText, shareWithError, stallBar, stallColor, stallName } from "#views/line_evidence";
+import { reasonText, sentence, shareWithError, stallBar, stallColor, stallName } from "#views/line_evidence";
 import { rankedOf, targetOf } from "#views/scopes";
 
 export const title = "Overview";
@@ -33,10 +33,6 @@ export function show(place, launch, context) {
 
 function section(heading, ...children) {
   return element("section", {}, [element("h2", { text: heading }), ...children]);
-}
-
-function sentence(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function scopeSection({ meta }) {
@@ -195,21 +191,17 @@ function unitRow(evidence, wellUtilized) {
   const { unit, computed, code, measured } = evidence;
   const bound = Math.max(computed ?? 0, code ?? 0);
   const isBusy = Math.max(bound, measured ?? 0) >= wellUtilized;
+  const mark = element("span", { class: "unit-mark" });
+  mark.style.insetInlineStart = `${100 * wellUtilized}%`;
   return element("div", { class: isBusy ? "unit-row busy" : "unit-row", title: unitText(evidence) }, [
     element("span", { text: unit }),
     element("span", { class: "unit-track" }, [
       ...(bound ? [shareBar("unit-bound", bound)] : []),
       ...(measured ? [shareBar("unit-measured", measured)] : []),
-      mark(wellUtilized),
+      mark,
     ]),
     element("span", { class: "unit-figure", text: measured === null ? `≥ ${formatShare(bound)}` : formatShare(measured) }),
   ]);
-}
-
-function mark(share) {
-  const made = element("span", { class: "unit-mark" });
-  made.style.insetInlineStart = `${100 * share}%`;
-  return made;
 }
 
 function unitLegend(wellUtilized) {

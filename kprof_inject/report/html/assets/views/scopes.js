@@ -109,14 +109,11 @@ function iterations({ iterations: series, bands }, options, toExample) {
   const facts = [`${counted(series.runs, "run")} of the loop with ${loops}`];
   for (const name of ["first", "steady", "last"]) {
     const ns = series[`${name}_ns`];
-    if (ns !== null) facts.push(`${name} ${formatNs(ns)}${name === "steady" ? "" : times(ns, series.steady_ns)}`);
+    const times = name !== "steady" && series.steady_ns ? ` (${(ns / series.steady_ns).toFixed(2)} ×)` : "";
+    if (ns !== null) facts.push(`${name} ${formatNs(ns)}${times}`);
   }
   const onChoose = (first, last) => toExample({ first, last });
   return [card("Iterations", `median, and p10 to p90; ${facts.join(", ")}`, iterationPlot(bands, series.steady_ns, { ...options, onChoose }))];
-}
-
-function times(part, whole) {
-  return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
 }
 
 function tags(scope, options, toExample) {
