@@ -106,8 +106,8 @@ def pytest_runtest_makereport(
     if folder and report.when == "call" and report.failed:
         name = re.sub(r"[^\w.\[\]-]+", "-", item.nodeid)
         started_in = item.config.invocation_params.dir  # the test may have changed the current folder
-        lines = []
-        for number, prof in enumerate(item.stash.get(_PROFILES, []), 1):
+        profiles, lines = item.stash.get(_PROFILES, []), []
+        for number, prof in enumerate(profiles, 1):
             page = Path(folder, f"{name}-{number}.html")
             try:
                 (started_in / page).parent.mkdir(parents=True, exist_ok=True)

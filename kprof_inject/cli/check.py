@@ -75,12 +75,10 @@ def command(
             checks.append(check)
             moves.append(found)
     if as_json:
-        values = [check.to_json() for check in checks]
-        for value, found in zip(values, moves, strict=True) if machine_code else ():
-            scopes = [
-                {"scope": scope, "moved": moved and list(map(_moved_json, moved))} for scope, moved in found.items()
-            ]
-            value["scopes"] = scopes
+        values = [
+            check.to_json() | ({"scopes": [_moved_json(*scope) for scope in found.items()]} if machine_code else {})
+            for check, found in zip(checks, moves, strict=True)
+        ]
         click.echo(json.dumps(values, indent=1))
     else:
         print_fitted(_layouts(checks), table_console())
@@ -103,9 +101,13 @@ def _files_at(place: Path) -> Iterator[Path]:
 _Moves = Mapping[str, Sequence[Moved] | None]  # what the compiler moved out of each scope and into it, by its name
 
 
-def _moved_json(one: Moved) -> dict[str, Any]:
-    figures = {"line": one.line, "operation": one.operation, "instructions": one.count, "of": one.total}
-    return {**figures, "where": one.side.name.lower()}
+def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:
+    found = [
+        {"line": one.line, "operation": one.operation, "instructions": one.count, "of": one.total}
+        | {"where": one.side.name.lower()}
+        for one in moved or ()
+    ]
+    return {"scope": scope, "moved": None if moved is None else found}
 
 
 def _sentences(found: _Moves) -> Iterator[str]:

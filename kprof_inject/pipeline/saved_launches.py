@@ -70,15 +70,11 @@ _MAX_NAMES = 5
 _WAITS_FOR_OTHERS = "it polls memory, and several processes run it: alone, it might wait for ever"
 # Kernels that take less of the time of all kernels are not worth a file.
 _MIN_SHARE = 0.01
-_PURPOSES: Mapping[type[Task], str] = {
-    TimeRecords: "time the records",
-    CountLaunch: "read the counters",
-    SampleLaunch: "sample the warps",
-}
-_REFUSALS: Mapping[type[Task], str] = {
-    TimeRecords: "{name} could not be timed again: {reason}",
-    CountLaunch: "the counters of {name} could not be read: {reason}",
-    SampleLaunch: "the warps of {name} could not be sampled: {reason}",
+# What a task is for, and the message on its refusal.
+_WORDS: Mapping[type[Task], tuple[str, str]] = {
+    TimeRecords: ("time the records", "{name} could not be timed again: {reason}"),
+    CountLaunch: ("read the counters", "the counters of {name} could not be read: {reason}"),
+    SampleLaunch: ("sample the warps", "the warps of {name} could not be sampled: {reason}"),
 }
 
 
@@ -335,7 +331,7 @@ def _measure(
     with kernels_examined(workspace, kernels, say):
         if not jobs:
             return
-        purposes = ", to ".join(dict.fromkeys(_PURPOSES[type(task)] for task, _ in jobs))
+        purposes = ", to ".join(dict.fromkeys(_WORDS[type(task)][0] for task, _ in jobs))
         launches = counted(len({task.launch for task, _ in jobs}), "saved launch")
         names = listed(list(dict.fromkeys(builds[0].record.name for _, builds in jobs)), _MAX_NAMES)
         say(f"repeating {launches} to {purposes}: {names}")
@@ -346,7 +342,7 @@ def _measure(
             for kernel in builds:
                 write(kernel.folder, _record_with(kernel.folder, task, result))
             if result.refusal:
-                troubles.append(_REFUSALS[type(task)].format(name=builds[0].record.name, reason=result.refusal))
+                troubles.append(_WORDS[type(task)][1].format(name=builds[0].record.name, reason=result.refusal))
     for trouble in dict.fromkeys(troubles):
         say(trouble)
 

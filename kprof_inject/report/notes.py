@@ -15,7 +15,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
-from kprof_inject.report.experiments import slope_notes
+from kprof_inject.report.experiments import doubts_on_slopes, slope_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -120,7 +120,9 @@ def all_notes(report: LaunchAnalysis, flights: Flights | None) -> Iterator[str]:
     if flights:
         yield from _flight_notes(flights, report.summary.scopes)
     if report.slopes:
-        yield from slope_notes(report.slopes)
+        if known := [f"{place.name} {slope_text(place)}" for place in report.slopes.ranked if place.response]:
+            yield f"slopes, by delays: {', '.join(known)}"
+        yield from doubts_on_slopes(report.slopes)
 
 
 def grid_notes(launch: Launch) -> Iterator[str]:

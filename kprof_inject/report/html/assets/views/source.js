@@ -203,9 +203,8 @@ function scopeCard(index, launch, context) {
   ]);
 }
 
-function selfShare(scope) {
-  if (scope.share === null) return null;
-  return scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0;
+function selfShare({ share, total_ns: total, self_ns: self }) {
+  return share === null ? null : total ? (share * self) / total : 0;
 }
 
 function linksOf(index, { site }, { scopes }, context) {
