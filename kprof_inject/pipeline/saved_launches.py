@@ -79,18 +79,11 @@ _WORDS: Mapping[type[Task], tuple[str, str]] = {
 
 
 def launches_to_save(
-    workspace: Workspace, capture: Path, variants: tuple[str, ...] | None, *, is_asked_for: bool
+    workspace: Workspace, capture: Path, recording: Recording, variants: tuple[str, ...] | None
 ) -> SavedLaunches:
-    """Return the choice of the launches that the run of a capture saves: one of each variant, of all if it is None.
-
-    ``is_asked_for`` is that of ``SavedLaunches``.
-    """
-    return SavedLaunches(
-        variants,
-        str(workspace.launches_folder(capture).resolve()),
-        str(workspace.kernels_folder.resolve()),
-        is_asked_for=is_asked_for,
-    )
+    """Return the choice of the launches that the run of a capture saves: one of each variant, of all if it is None."""
+    folders = str(workspace.launches_folder(capture).resolve()), str(workspace.kernels_folder.resolve())
+    return SavedLaunches(variants, *folders, is_asked_for=recording.asks_for_saved_launches)
 
 
 def drop_launches_except(workspace: Workspace, capture: Path, variants: Container[str]) -> None:

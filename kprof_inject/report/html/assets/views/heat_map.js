@@ -2,7 +2,7 @@
 
 import { element, tooltipIn } from "#dom";
 import { counted, formatNs, formatShare, shortNs, smName } from "#format";
-import { areDistinguishable, atWork, durationSpread, heightOf, itemsAt, LEFT, lookOf, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
+import { areDistinguishable, atWork, durationSpread, heightOf, LEFT, lookOf, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
 
 export const title = "SMs";
 
@@ -102,7 +102,8 @@ function listen(canvas, model, launch, context, tooltip) {
     const row = Math.floor((event.clientY - top - TOP) / model.rowHeight);
     if (share < 0 || share > 1 || row < 0 || row >= picture.sms.length) return null;
     const ns = picture.begin_ns + share * (picture.end_ns - picture.begin_ns);
-    return { row, ns, items: itemsAt(model.residents, row, ns) };
+    const { of, begin, end } = model.residents;
+    return { row, ns, items: of[row].filter((item) => begin[item] <= ns && ns <= end[item]) };
   };
   canvas.addEventListener("mousemove", (event) => {
     const found = under(event);

@@ -16,6 +16,7 @@ const MIN_UNIT_SHARE = 0.0005;
 export function show(place, launch, context) {
   const { facts, well_utilized, roofs, slopes, slopes_say, tried } = launch.sections.overview;
   const { trust, limit, units, findings, doubts, notes } = launch.meta;
+  const groups = Object.entries(facts).map(([name, rows]) => element("section", { class: "card" }, [element("h3", { text: name }), factList(rows)]));
   place.append(
     element("div", { class: "overview" }, [
       section("Limit", element("p", { class: "limit" }, [sentence(limit.answer), ...evidenceTag(limit)]), ...roofCards(roofs, launch)),
@@ -25,7 +26,7 @@ export function show(place, launch, context) {
       ...slopeSection(slopes, slopes_say, launch),
       scopeSection(launch),
       section("How far to trust it", element("p", { class: "verdict", data: { level: trust.level } }, [element("strong", { text: trust.level }), trust.text])),
-      section("Conditions", element("div", { class: "fact-groups" }, [...buildCards(launch.meta), ...Object.entries(facts).map(factGroup)])),
+      section("Conditions", element("div", { class: "fact-groups" }, [...buildCards(launch.meta), ...groups])),
       section("Notes", element("ul", { class: "notes" }, [...tried, ...notes].map((text) => element("li", { text: text.trim() })))),
     ]),
   );
@@ -116,10 +117,6 @@ function buildCards({ clean, with_records: recorded, run_times: times }) {
   );
   const table = tableOf("build-table", [[""], ["without records"], ["with records"]], lines);
   return [element("section", { class: "card" }, [element("h3", { text: "Kernel" }), table])];
-}
-
-function factGroup([name, rows]) {
-  return element("section", { class: "card" }, [element("h3", { text: name }), factList(rows)]);
 }
 
 const SLOPE_HEADS = [

@@ -25,13 +25,9 @@ export function show(place, launch, context) {
   const list = scopeList(launch.meta, choose);
   place.append(element("div", { class: "side-by-side" }, [list.element, details]));
   receive("scopes", ({ scope }) => choose(scope));
-  choose(mostTelling(scopes));
-}
-
-/** Where one looks first: the iterations, or else what takes the most time by itself. */
-function mostTelling(scopes) {
+  // Where one looks first: the iterations, or else what takes the most time by itself.
   const weight = (scope) => (scope.self_ns ?? 0) + (scope.iterations ? (scope.total_ns ?? 0) : 0);
-  return scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0);
+  choose(scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0));
 }
 
 function detailsOf(index, { meta, scopes }, context, tooltip) {

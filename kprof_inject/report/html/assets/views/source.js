@@ -51,9 +51,11 @@ export function show(place, launch, context) {
     else details.replaceChildren();
   };
   const find = findBox(() => state.rows.map((row) => row.text ?? ""), choose);
+  // Samples that no line here shows, as those in functions of Triton's library.
+  const elsewhere = stalls?.elsewhere >= MIN_ELSEWHERE ? `; ${formatShare(stalls.elsewhere)} of the samples are not at these lines: see the TTGIR` : "";
   place.append(
     element("div", { class: `code-view${columns.slopes ? " with-slopes" : ""}${stalls ? " with-stalls" : ""}` }, [
-      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: `shares are of the time of all warps${elsewhere(stalls)}` })]),
+      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: `shares are of the time of all warps${elsewhere}` })]),
       element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(columns), list.element]), details]),
     ]),
   );
@@ -86,11 +88,6 @@ export function slopesByFile(slopes) {
 /** Entries of a file by their line. */
 function byLine(entries) {
   return new Map(entries.map((entry) => [entry.line, entry]));
-}
-
-/** Samples that no line here shows, as those in functions of Triton's library. */
-function elsewhere(stalls) {
-  return stalls && stalls.elsewhere >= MIN_ELSEWHERE ? `; ${formatShare(stalls.elsewhere)} of the samples are not at these lines: see the TTGIR` : "";
 }
 
 /** Lines that the page does not have are passed over; -1 at an end. */
@@ -127,19 +124,16 @@ function rowOf(state, index, warpTimeNs, ttgirLines, columns, choose) {
   const timed = state.timed.get(row.number);
   const operations = ttgirLines.get(`${state.file.path}:${row.number}`);
   const cells = timed ? timedCells(timed, warpTimeNs) : Array.from({ length: 4 }, () => element("span"));
+  const slope = state.slopes.get(row.number);
   const toTtgir = operations ? link(formatCount(operations.length), () => openView("ttgir", { line: operations[0] }), { title: "show in the TTGIR" }) : element("span");
   return element("div", { class: timed ? "source-row timed" : "source-row", on: { click: () => choose(index) } }, [
     element("span", { class: "line-number", text: row.number }),
     ...cells,
     toTtgir,
-    ...(columns.slopes ? [slopeCell(state.slopes.get(row.number))] : []),
+    ...(columns.slopes ? [element("span", slope ? { class: "figure", text: slope.slope.toFixed(2), title: slope.text } : {})] : []),
     ...(columns.stalls ? [stallCell(state.stalled.get(row.number), columns.stalls.most, columns.stalls.meanings, sourceName)] : []),
     element("code", {}, codeNodes(row.parts)),
   ]);
-}
-
-function slopeCell(slope) {
-  return slope ? element("span", { class: "figure", text: slope.slope.toFixed(2), title: slope.text }) : element("span");
 }
 
 function timedCells(timed, warpTimeNs) {
