@@ -20,12 +20,6 @@ export function ticks(least, greatest, most) {
   return Array.from({ length: Math.max(count, 0) }, (_, index) => (first + index) * step);
 }
 
-/** The next round number of items of which every one gets a label. */
-function roundStep(least) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  return power * STEPS.find((factor) => factor * power >= least);
-}
-
 /** Makes texts of an axis' times: all in one unit, with as many decimals as tell them apart. */
 export function timeText(values) {
   const [unit, unitNs] = UNITS.find(([, size]) => Math.max(...values) >= size) ?? ["ns", 1];
@@ -280,7 +274,9 @@ export function groupBars({ ids, counts, totals_ns: totals }, { color, noun, nam
     const step = Math.min((width - BARS_FRAME.right - from) / ids.length, WIDEST);
     const to = from + step * ids.length;
     const y = linear(0, most, bottom, BARS_FRAME.top);
-    const every = roundStep(LABEL_WIDTH / step);
+    // The next round number of items of which every one gets a label.
+    const power = 10 ** Math.floor(Math.log10(Math.max(LABEL_WIDTH / step, 1)));
+    const every = power * STEPS.find((factor) => factor * power >= LABEL_WIDTH / step);
     const values = wholeTicks(0, most, 3);
     return [
       leftAxis({ values, place: y, text: timeText(values), x: from, to }),

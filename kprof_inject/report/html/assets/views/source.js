@@ -35,8 +35,10 @@ export function show(place, launch, context) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    const next = nextLine(state.rows, list.current, step);
-    if (next >= 0) choose(next);
+    let next = list.current + step;
+    // Lines that the page does not have are passed over.
+    while (state.rows[next]?.gap) next += step;
+    if (state.rows[next]) choose(next);
   });
   const chooser = element(
     "select",
@@ -88,13 +90,6 @@ export function slopesByFile(slopes) {
 /** Entries of a file by their line. */
 function byLine(entries) {
   return new Map(entries.map((entry) => [entry.line, entry]));
-}
-
-/** Lines that the page does not have are passed over; -1 at an end. */
-function nextLine(rows, from, step) {
-  let at = from + step;
-  while (rows[at]?.gap) at += step;
-  return rows[at] ? at : -1;
 }
 
 function rowOfNumber(rows, number) {

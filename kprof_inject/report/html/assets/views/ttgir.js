@@ -59,7 +59,9 @@ export function show(place, launch) {
     ]),
   );
   room.style.setProperty("--lanes", String(state.lanes.length));
-  room.style.setProperty("--longest-label", String(longestLabels(state)));
+  // As many letters as the labels of one line have.
+  const letters = Array.from(state.starts.values(), (begun) => begun.slice(0, MAX_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
+  room.style.setProperty("--longest-label", String(Math.max(...letters, 0)));
   list.setRows(rows.length, state.texts.reduce((most, { length }) => Math.max(most, length), 1));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
   goToScope(scopes.findIndex(({ site }) => site));
@@ -81,12 +83,6 @@ function heads({ stalls, code }) {
     ["TTGIR", null],
   ];
   return element("div", { class: "ttgir-row ttgir-head" }, titles.map(([text, title]) => element("span", { text, title })));
-}
-
-/** As many letters as the labels of one line have. */
-function longestLabels({ starts, scopes }) {
-  const lengths = Array.from(starts.values(), (begun) => begun.slice(0, MAX_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
-  return Math.max(...lengths, 0);
 }
 
 function labelText({ name, share, kind }) {
