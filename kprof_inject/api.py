@@ -223,12 +223,8 @@ def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")
-    saved = launches_to_save(
-        workspace,
-        workspace.folder,
-        None if recording.keep_launches else recording.variants_to_replay,
-        is_asked_for=recording.asks_for_saved_launches,
-    )
+    variants = None if recording.keep_launches else recording.variants_to_replay
+    saved = launches_to_save(workspace, workspace.folder, recording, variants)
     folders = str(workspace.folder.resolve()), str(reports_folder.resolve())
     session = Session("run", *folders, recording, saved=saved)
     style = style.for_mode(recording.mode)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+_MAX_EXCERPT = 160  # characters
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -46,19 +48,16 @@ class KprofError(Exception):
         """Return the diagnostic as it is printed: one to four lines, without colour."""
         lines = [f"error: {self.what}" if self.where is None else f"{self.where}: error: {self.what}"]
         if self.where is not None and self.where.text:
-            lines += excerpt(self.where)
+            # The line, and a caret under its column; a long line is cut around the column.
+            column, text = self.where.column - 1, self.where.text
+            first = max(0, min(column - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
+            shown = text[first : first + _MAX_EXCERPT]
+            # A tab keeps its width in the line above, so the caret line repeats it.
+            pad = "".join("\t" if character == "\t" else " " for character in shown[: column - first])
+            lines += [f"  {shown}", f"  {pad}^"]
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
-
-
-def excerpt(where: Position, width: int = 160) -> list[str]:
-    """Return the line at ``where`` and a caret under its column; a long line is cut around the column."""
-    first = max(0, min(where.column - 1 - width // 2, len(where.text) - width))
-    shown = where.text[first : first + width]
-    # A tab keeps its width in the line above, so the caret line repeats it.
-    pad = "".join("\t" if c == "\t" else " " for c in shown[: where.column - 1 - first])
-    return [f"  {shown}", f"  {pad}^"]
 
 
 def did_you_mean(word: str, known: Iterable[str], max_words: int = 3, shown: Callable[[str], str] = str) -> str:

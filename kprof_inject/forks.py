@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 Job = Callable[[], Iterable[T]]
 
-
 JobRunner = Callable[[Sequence[Job[Any]]], Iterator[Any]]
 """A function that runs independent jobs and yields their values in the order of the jobs."""
 
@@ -60,7 +59,6 @@ def _cores_of_container(quota: Path) -> int:
 
 
 _jobs: Sequence[Job[Any]] = ()  # the jobs in a fork, which inherits them: they need not be picklable
-
 
 _MIN_BATCHES = 4  # batches for each fork: with fewer, forks would wait for the last one
 

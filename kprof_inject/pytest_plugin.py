@@ -104,20 +104,17 @@ def pytest_runtest_makereport(
     report = yield
     folder = item.config.getoption("--kprof-pages")
     if folder and report.when == "call" and report.failed:
-        profiles = item.stash.get(_PROFILES, [])
         name = re.sub(r"[^\w.\[\]-]+", "-", item.nodeid)
         started_in = item.config.invocation_params.dir  # the test may have changed the current folder
-        pages = [Path(folder, f"{name}-{number}.html") for number in range(1, len(profiles) + 1)]
-        lines = [_write_page(started_in, page, prof) for page, prof in zip(pages, profiles, strict=True)]
+        profiles, lines = item.stash.get(_PROFILES, []), []
+        for number, prof in enumerate(profiles, 1):
+            page = Path(folder, f"{name}-{number}.html")
+            try:
+                (started_in / page).parent.mkdir(parents=True, exist_ok=True)
+                prof.html(started_in / page)
+                lines.append(f"wrote {page}")
+            except (KprofError, OSError) as error:
+                lines.append(f"no page: {error}")
         if lines:
             report.sections.append(("kprof-inject", "\n".join(lines)))
     return report
-
-
-def _write_page(started_in: Path, path: Path, prof: Profile) -> str:
-    try:
-        (started_in / path).parent.mkdir(parents=True, exist_ok=True)
-        prof.html(started_in / path)
-        return f"wrote {path}"
-    except (KprofError, OSError) as error:
-        return f"no page: {error}"

@@ -274,9 +274,10 @@ class Comparison:
         return f"<{type(self).__name__}: {'; '.join(first_answer(self._compared))}>"
 
     def _repr_html_(self) -> str:
-        from kprof_inject.report.diff.terminal import diff_html
+        from kprof_inject.report.diff.terminal import print_diff_tables
+        from kprof_inject.report.terminal.tables import html_of
 
-        return diff_html(self._compared)
+        return html_of(lambda console: print_diff_tables(self._compared, console))
 
 
 def diff(

@@ -60,10 +60,7 @@ def _endless(palette: tuple[ScopeColour, ...]) -> Iterator[ScopeColour]:
     part = 1.0
     while True:
         for colour in palette:
-            yield replace(colour, rgb=_on_white(colour.rgb, part))
+            channels = bytes.fromhex(colour.rgb.removeprefix("#"))
+            on_white = bytes(round(255 - (255 - channel) * part) for channel in channels)
+            yield replace(colour, rgb=f"#{on_white.hex()}")
         part *= _PALER
-
-
-def _on_white(rgb: str, part: float) -> str:
-    channels = bytes.fromhex(rgb.removeprefix("#"))
-    return "#" + bytes(round(255 - (255 - channel) * part) for channel in channels).hex()

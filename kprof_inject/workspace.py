@@ -201,14 +201,10 @@ class Workspace:
 
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""
-        folder = self.reports_folder(step)
+        folder = self.folder / "reports" / step
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
-
-    def reports_folder(self, step: str) -> Path:
-        """Return the folder where each process of the program reports what it did."""
-        return self.folder / "reports" / step
 
     def new_capture_folder(self) -> Path:
         """Claim the folder of the next capture, ``captures/001`` and so on; no other process gets the same.
@@ -389,10 +385,9 @@ class Workspace:
         """Return the kernels for which edits were tried."""
         return [path.parent.name for path in sorted(self.folder.glob(f"{_EDITS_FOLDER}/*/{EDITS_FILE}"))]
 
-    def edits(self, variant: str) -> EditsRecord | None:
-        """Read the edits that were tried for a kernel; None if there are none. Raises ``KprofError``."""
-        path = self.edits_folder(variant) / EDITS_FILE
-        return read_sealed(path, EditsRecord, _TRY_AGAIN) if path.exists() else None
+    def edits(self, variant: str) -> EditsRecord:
+        """Read the edits that were tried for a kernel. Raises ``KprofError``."""
+        return read_sealed(self.edits_folder(variant) / EDITS_FILE, EditsRecord, _TRY_AGAIN)
 
     def _read(self, path: Path, kind: type[Record], hint: str = _DUMP_AGAIN) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), hint)

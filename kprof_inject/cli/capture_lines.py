@@ -29,7 +29,6 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import is_workspace, workspace_argument, workspace_option
 
 _MAX_LAUNCHES = 20
-_SECOND_NS = 1_000_000_000
 _MAX_NAMES = 4
 _MAX_DRAWN = 200_000
 """Maximum number of scopes in a timeline whose CTAs the user did not choose: some 60 MB of Chrome's JSON.
@@ -53,13 +52,10 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline], choice: Choic
     size = trace.write(timelines, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
-    if trace.format.is_drawing:
-        for line in axis_lines(place_launches(timelines)):
-            say(line)
-    say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
-    if trace.format.is_drawing:
-        for line in browser_lines(timelines):
-            say(line)
+    drawn = timelines if trace.format.is_drawing else ()
+    advice = trace.format.advice.format(file=shlex.quote(str(trace.path)))
+    for line in (*axis_lines(place_launches(drawn)), advice, *browser_lines(drawn)):
+        say(line)
 
 
 def drawn_part(timelines: Sequence[Timeline]) -> tuple[Sequence[Timeline], str]:
@@ -96,7 +92,7 @@ def origin_line(capture: Capture, now_ns: int) -> str:
     facts = [shlex.join(argv)] if argv else []
     if captured_ns:
         maker = f" by {capture.made_by}" if capture.made_by else ""
-        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}{maker}")
+        facts.append(f"captured {age_text((now_ns - captured_ns) / 1e9)}{maker}")
     return f"{capture.folder}: {', '.join(facts)}" if facts else ""
 
 

@@ -102,20 +102,12 @@ _Moves = Mapping[str, Sequence[Moved] | None]  # what the compiler moved out of 
 
 
 def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:
-    return {
-        "scope": scope,
-        "moved": moved
-        and [
-            {
-                "line": one.line,
-                "operation": one.operation,
-                "instructions": one.count,
-                "of": one.total,
-                "where": one.side.name.lower(),
-            }
-            for one in moved
-        ],
-    }
+    found = [
+        {"line": one.line, "operation": one.operation, "instructions": one.count, "of": one.total}
+        | {"where": one.side.name.lower()}
+        for one in moved or ()
+    ]
+    return {"scope": scope, "moved": None if moved is None else found}
 
 
 def _sentences(found: _Moves) -> Iterator[str]:

@@ -69,16 +69,6 @@ def print_error(error: KprofError) -> None:
         click.echo(printable_lines(error.render()), err=True)
 
 
-def print_usage_error(error: click.UsageError) -> None:
-    """Print an error of click as one of ours; if the command is missing, print the help, which is click's message."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        with suppress(OSError):
-            click.echo(error.format_message(), err=True)
-        return
-    command = f"{error.ctx.command_path} --help" if error.ctx is not None else "kprof-inject --help"
-    print_error(KprofError(error.format_message(), hint=f"see {command}"))
-
-
 def table_console() -> Console:
     """Return a console for tables on stdout, which are never folded in a pipe."""
     return _console(stderr=False)

@@ -1,4 +1,4 @@
-"""Help of commands: options in groups, rare ones only with ``--help-all``, examples, and what replaced what is gone."""
+"""Help of commands: options in groups, rare ones only with ``--help-all``, and what replaced what is gone."""
 
 from __future__ import annotations
 
@@ -56,11 +56,6 @@ class GroupedCommand(click.Command):
             if names:
                 with formatter.section(title):
                     formatter.write_dl([rows[name] for name in names])
-
-
-def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: one example a line."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 GONE_COMMANDS = {

@@ -8,10 +8,11 @@ import io
 import os
 import shlex
 import sys
+from contextlib import suppress
 
 import click
 
-from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
+from kprof_inject.cli.console import INTERRUPTED, print_error, say
 from kprof_inject.cli.grouped_help import GONE_COMMANDS, GONE_OPTIONS, hide_rare_options
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
@@ -120,12 +121,16 @@ def main() -> None:
         # With standalone_mode=False, click returns the code that a command passed to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
-        shown = error
-        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-            instead = GONE_OPTIONS.get((str(error.ctx.info_name), error.option_name))
-            if instead is not None:
-                shown = click.UsageError(f"The option {error.option_name} is gone: {instead}.", error.ctx)
-        print_usage_error(shown)
+        what = error.format_message()
+        if isinstance(error, click.NoSuchOption):
+            instead = GONE_OPTIONS.get((str(error.ctx and error.ctx.info_name), error.option_name))
+            what = f"The option {error.option_name} is gone: {instead}." if instead else what
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):  # the message is the help
+            with suppress(OSError):
+                click.echo(what, err=True)
+        else:
+            command = error.ctx.command_path if error.ctx is not None else "kprof-inject"
+            print_error(KprofError(what, hint=f"see {command} --help"))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)

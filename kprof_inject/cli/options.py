@@ -215,7 +215,6 @@ tag_option = click.option(
 )
 """For a command with ``at_option``, whose selectors then contain their tags."""
 
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 
 

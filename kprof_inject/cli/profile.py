@@ -16,7 +16,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.capture_lines import origin_line, print_json, print_tried, say_next, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say, table_console
-from kprof_inject.cli.grouped_help import GroupedCommand, examples
+from kprof_inject.cli.grouped_help import GroupedCommand
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     at_option,
@@ -48,10 +48,8 @@ from kprof_inject.workspace_folder import held
     "profile",
     cls=GroupedCommand,
     context_settings=PROGRAM_SETTINGS,
-    epilog=examples(
-        "kprof-inject profile -- python train.py",
-        "kprof-inject profile --kernel 'matmul*' --at loop --at 'line(57-63)=load' --launches 0:20 -- python train.py",
-    ),
+    epilog="\b\nExamples:\n  kprof-inject profile -- python train.py\n"
+    "  kprof-inject profile --kernel 'matmul*' --at loop --at 'line(57-63)=load' --launches 0:20 -- python train.py",
 )
 @workspace_option
 @at_option

@@ -55,7 +55,6 @@ trace_option = program_setting(
     help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
 )
 
-
 _NUMBERS = {
     "launches": ("--launch", "launches of each kernel, by number, such as 0,4-7,12-"),
     "sms": ("--sm", "SMs, by number, such as 0,4-7,12-"),
@@ -100,7 +99,6 @@ scope_names_option = click.option(
     metavar="FILE",
     help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
 )
-
 
 buffer_options = gathered(
     "description",

@@ -170,7 +170,6 @@ fit_option = harmless_setting(
     "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
 )
 
-
 AutostartOptions = tuple[Path, Sequence[Selector], Style, Recording]
 """Workspace of a process, which may be a relative path, and what to record there."""
 

@@ -6,36 +6,155 @@ from the axis's zero.
 
 Perfetto sorts packets by time and, for equal times, keeps the order of the file; an end closes the slice that began
 last on its track. So the file has starts and ends in the order in which they happened.
+
+A field of protobuf is its key (number and wire type) and its value; a message within a message is its length and its
+fields. Varints have seven bits a byte, the lowest first, the top bit on all but the last
+(https://protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from kprof_inject.export.events import Arg, Counters, EventKind, Events, Part, Picked, Process, Scene, Section, Tracks
-from kprof_inject.export.protobuf import (
-    ByteColumn,
-    concatenated,
-    constant,
-    decimals,
-    doubles,
-    field,
-    fixed64,
-    fixed64_key,
-    merged,
-    message_fields,
-    strings,
-    varint_fields,
-    varint_key,
-    varints,
-)
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.timeline.columns import Numbers, Reals
+from kprof_inject.timeline.columns import Mask, Numbers, Reals, Rows
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_LENGTHS_STEP = 64
+_DECIMAL_DIGITS = 20
+
+
+class ByteColumn(Struct, frozen=True):
+    """A byte string for each row: the first ``lengths`` bytes of its item. A single row applies to all rows."""
+
+    items: Rows
+    lengths: Numbers
+
+    def only(self, rows: Mask) -> ByteColumn:
+        """Return the column with empty strings in all other rows."""
+        return ByteColumn(self.items, np.where(rows, self.lengths, 0))
+
+    def at(self, rows: Numbers) -> ByteColumn:
+        """Return the strings of these rows."""
+        return ByteColumn(self.items.take(rows), self.lengths.take(rows))
+
+
+def strings(values: Sequence[bytes]) -> ByteColumn:
+    """Return a column of these strings."""
+    width = max((len(value) for value in values), default=0) or 1
+    items = np.frombuffer(b"".join(value.ljust(width, b"\0") for value in values), dtype=f"V{width}")
+    return ByteColumn(items, np.array([len(value) for value in values], dtype=np.int64))
+
+
+@lru_cache
+def constant(value: bytes) -> ByteColumn:
+    """Return a column with the same string in every row."""
+    return strings([value])
+
+
+def decimals(values: Numbers) -> ByteColumn:
+    """Return integers as decimal text."""
+    text = values.astype(f"S{_DECIMAL_DIGITS}")
+    return ByteColumn(text.view(f"V{_DECIMAL_DIGITS}"), np.char.str_len(text).astype(np.int64))
+
+
+def fixed64(values: Numbers) -> ByteColumn:
+    """Return integers as eight bytes, little-endian."""
+    return ByteColumn(values.astype("<u8").view("V8"), np.full(len(values), 8, dtype=np.int64))
+
+
+def doubles(values: Reals) -> ByteColumn:
+    """Return floating-point numbers as eight bytes."""
+    return fixed64(values.astype("<f8").view("<i8"))
+
+
+def varints(values: Numbers) -> ByteColumn:
+    """Return integers as varints of the minimum length; a negative one takes ten bytes, as protobuf's ``int64``."""
+    words = values.astype(np.uint64)
+    count = max(-(-int(words.max(initial=0)).bit_length() // 7), 1)
+    data = np.empty((len(words), count), dtype=np.uint8)
+    lengths = np.ones(len(words), dtype=np.int64)
+    for place in range(count):
+        rest = words >> np.uint64(7 * place)
+        goes_on = rest > 0x7F
+        data[:, place] = rest.astype(np.uint8) & 0x7F | goes_on.view(np.uint8) << 7
+        lengths += goes_on
+    return ByteColumn(data.reshape(-1).view(f"V{count}"), lengths)
+
+
+def varint(value: int) -> bytes:
+    """Return one integer as a varint; a negative one as protobuf's ``int64``."""
+    value &= (1 << 64) - 1
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def field(number: int, value: int | float | str | bytes) -> bytes:
+    """Return one field: a varint, a double, or a text, message or other string of bytes."""
+    if isinstance(value, int):
+        return _key(number, _VARINT) + varint(value)
+    if isinstance(value, float):
+        return _key(number, _FIXED64) + struct.pack("<d", value)
+    data = value.encode(errors="replace") if isinstance(value, str) else value
+    return _key(number, _BYTES) + varint(len(data)) + data
+
+
+def _key(number: int, wire_type: int) -> bytes:
+    return varint(number << 3 | wire_type)
+
+
+def varint_fields(number: int, values: Numbers) -> list[ByteColumn]:
+    """Return the columns of a field with a varint in each row."""
+    return [constant(_key(number, _VARINT)), varints(values)]
+
+
+def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
+    """Return the columns of a field with a message, or a text: ``first`` in each row, then these columns."""
+    lengths: Numbers = sum((column.lengths for column in columns), start=np.zeros(1, dtype=np.int64))
+    longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
+    return [_message_heads(number, first, longest).at(lengths), *columns]
+
+
+@lru_cache
+def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
+    return strings([_key(number, _BYTES) + varint(len(first) + rest) + first for rest in range(longest + 1)])
+
+
+def merged(parts: Sequence[tuple[Sequence[ByteColumn], Numbers]]) -> bytes:
+    """Return the rows of all parts, each with the strings of all its columns, by their positions: 0, 1, 2..."""
+    lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
+    for columns, places in parts:
+        lengths[places] = sum(column.lengths for column in columns)
+    longest = int(lengths.max(initial=0))
+    # Whole items are written, and the next one overwrites the bytes after a string; the last item needs room for these.
+    stride = longest + max(column.items.itemsize for columns, _ in parts for column in columns)
+    data = np.empty(len(lengths) * stride, dtype=np.uint8)
+    for columns, places in parts:
+        ends = places * stride
+        for column in columns:
+            # A view of all runs of as many bytes as an item has, indexed by their first byte.
+            width = column.items.itemsize
+            runs: NDArray[Any] = np.ndarray((max(len(data) - width + 1, 0),), f"V{width}", data, strides=(1,))
+            runs[ends] = column.items
+            ends += column.lengths
+    narrow = np.min_scalar_type(longest)
+    is_used = np.arange(longest, dtype=narrow) < lengths.astype(narrow)[:, None]
+    return data.reshape(-1, stride)[:, :longest][is_used].tobytes()
+
 
 _CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15  # few enough that a chunk's rows stay in the processor's cache
 
@@ -108,7 +227,7 @@ def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b
     return message_fields(
         _PACKET,
         [varints(at_ns), *message_fields(_TRACK_EVENT, event, first), constant(_NEEDS_INTERNED)],
-        varint_key(_TIMESTAMP),
+        _key(_TIMESTAMP, _VARINT),
     )
 
 
@@ -123,7 +242,17 @@ class _SectionWriter:
     def packets(self, part: Part) -> Iterator[bytes]:
         match part:
             case Process():
-                yield _process_track(part)
+                # The track also has the events of the process's own thread. Perfetto does not see it as a process: its
+                # UI would append the pid to the name and order processes by its own rules.
+                yield _packet(
+                    _TRACK_DESCRIPTOR,
+                    field(_UUID, part.track)
+                    + (field(_PARENT, part.within.track) if part.within else b"")
+                    + field(_TRACK_NAME, part.label or part.name)
+                    + field(_RANK, _FIRST_PROCESS + part.pid)
+                    + _KEPT_APART
+                    + _IN_ORDER,
+                )
             case Tracks():
                 yield _tracks(part)
             case Events():
@@ -164,11 +293,11 @@ class _SectionWriter:
             *(
                 column.only(arrows.ids > 0)
                 for arrows in events.arrows
-                for column in (constant(fixed64_key(_FLOW)), fixed64(arrows.ids))
+                for column in (constant(_key(_FLOW, _FIXED64)), fixed64(arrows.ids))
             ),
         ]
         ends = _event_packets(
-            events.end_ns[is_slice], [varints(events.tids[is_slice])], field(_TYPE, _SLICE_END) + varint_key(_TRACK)
+            events.end_ns[is_slice], [varints(events.tids[is_slice])], field(_TYPE, _SLICE_END) + _key(_TRACK, _VARINT)
         )
         return merged([(_event_packets(events.start_ns, starts), place[order]), (ends, place[end_order])])
 
@@ -187,17 +316,17 @@ class _SectionWriter:
                     fields.append(field(_ARG, named + field(_ARG_INT, value)))
                 case float():
                     fields.append(field(_ARG, named + field(_ARG_DOUBLE, value)))
-        return b"".join(fields) + varint_key(_TRACK)
+        return b"".join(fields) + _key(_TRACK, _VARINT)
 
     def _arg(self, arg: Arg) -> list[ByteColumn]:
         name = field(_ARG_NAME, self._iid(_ARG_NAMES, arg.name))
         if isinstance(arg.values, Picked):
             iids = np.array([self._iid(_ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)
-            key, value = varint_key(_ARG_TEXT), varints(iids[arg.values.index])
+            key, value = _key(_ARG_TEXT, _VARINT), varints(iids[arg.values.index])
         elif arg.values.dtype.kind == "f":
-            key, value = fixed64_key(_ARG_DOUBLE), doubles(arg.values.astype(np.float64, copy=False))
+            key, value = _key(_ARG_DOUBLE, _FIXED64), doubles(arg.values.astype(np.float64, copy=False))
         else:
-            key, value = varint_key(_ARG_INT), varints(arg.values.astype(np.int64, copy=False))
+            key, value = _key(_ARG_INT, _VARINT), varints(arg.values.astype(np.int64, copy=False))
         columns = message_fields(_ARG, [value], name + key)
         return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
 
@@ -219,20 +348,6 @@ def _chunks(events: Events) -> Iterator[tuple[Events, Numbers, Numbers, int]]:
         yield part, own + part.start_order, own + part.end_order, high - low
 
 
-def _process_track(process: Process) -> bytes:
-    # The track also has the events of the process's own thread. Perfetto does not see it as a process: its UI would
-    # append the pid to the name and order processes by its own rules.
-    return _packet(
-        _TRACK_DESCRIPTOR,
-        field(_UUID, process.track)
-        + (field(_PARENT, process.within.track) if process.within else b"")
-        + field(_TRACK_NAME, process.label or process.name)
-        + field(_RANK, _FIRST_PROCESS + process.pid)
-        + _KEPT_APART
-        + _IN_ORDER,
-    )
-
-
 def _tracks(tracks: Tracks) -> bytes:
     is_group = not tracks.names
     columns = [
@@ -243,7 +358,7 @@ def _tracks(tracks: Tracks) -> bytes:
         constant(_KEPT_APART + is_group * _IN_ORDER),
     ]
     packets = message_fields(_PACKET, [*message_fields(_TRACK_DESCRIPTOR, columns), constant(_NEEDS_INTERNED)])
-    return concatenated(packets, len(tracks.ids))
+    return merged([(packets, np.arange(len(tracks.ids)))])
 
 
 def _counter_tracks(counters: Counters, first_number: int) -> bytes:
@@ -271,8 +386,8 @@ def _text(part: str | Numbers | Picked) -> ByteColumn:
 
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
     if values.dtype.kind == "f":
-        value = [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
+        value = [constant(_key(_COUNTER_DOUBLE, _FIXED64)), doubles(values.astype(np.float64))]
     else:
         value = varint_fields(_COUNTER_VALUE, values.astype(np.int64))
-    event = [*varint_fields(_TRACK, uuids), *value]
-    return concatenated(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids))
+    packets = _event_packets(at_ns, [*varint_fields(_TRACK, uuids), *value], field(_TYPE, _EVENT_COUNTER))
+    return merged([(packets, np.arange(len(uuids)))])

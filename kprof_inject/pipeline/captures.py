@@ -170,11 +170,9 @@ def experiments_at(place: Path, say: Say) -> tuple[Experiment, ...]:
         experiments += (found for _, found in read_experiments(folder))
     for variant in workspace.tried_variants():
         try:
-            edits = workspace.edits(variant)
+            experiments.append(workspace.edits(variant))
         except KprofError as error:
             say(f"the edits that were tried are left out: {error.what}; {error.hint}")
-        else:
-            experiments += filter(None, [edits])
     return tuple(experiments)
 
 

@@ -5,7 +5,6 @@ Each starts the program, and reports what it saved or why it saved nothing. Only
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -69,11 +68,8 @@ class Program:
         Kernels with constants of ``values`` are also saved as TTIR with these values.
         Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
         """
-        session = dataclasses.replace(
-            self._session("dump", Recording(kernel=kernel_glob)),
-            programs_cache=str(programs_triton_cache(os.environ)),
-            values=dict(values),
-        )
+        cache = str(programs_triton_cache(os.environ))
+        session = self._session("dump", Recording(kernel=kernel_glob), programs_cache=cache, values=dict(values))
         exit_code, reports = self._dumped(session)
         _say_states(reports, self.say)
         _say_what_went_wrong(reports, self.say)
@@ -93,8 +89,11 @@ class Program:
         recording = with_permitted_metrics(recording, self.say)
         saves = recording.keep_launches or bool(recording.metrics) or recording.variants_to_replay != ()
         folder = workspace.new_capture_folder()
-        session = dataclasses.replace(
-            self._session("profile", recording, folder, None if saves else ()),
+        session = self._session(
+            "profile",
+            recording,
+            folder,
+            None if saves else (),
             selectors=tuple(selectors),
             style=(style.split, style.iteration_records),
             programs_cache=str(programs_triton_cache(os.environ)),
@@ -136,7 +135,7 @@ class Program:
         elif (recording.keep_launches or recording.metrics) and wanted is not None:
             wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
         folder = workspace.new_capture_folder()
-        session = dataclasses.replace(self._session("run", recording, folder, wanted), made_by=made_by)
+        session = self._session("run", recording, folder, wanted, made_by=made_by)
         repeats = wanted != () and not made_by
         with self._worker(workspace.cache_folder_of_rerun("launches"), starts=repeats) as worker:
             try:
@@ -187,14 +186,15 @@ class Program:
         recording: Recording,
         capture: Path | None = None,
         variants: tuple[str, ...] | None = (),
+        **further: Any,
     ) -> Session:
         """Return the session of a run that captures, if ``capture`` is its folder, and saves launches of variants."""
         reports_folder = self.workspace.new_reports_folder("run" if step == "run" else "dump")
-        session = Session(step, str(self.workspace.folder.resolve()), str(reports_folder.resolve()), recording)
-        if capture is None:
-            return session
-        saved = launches_to_save(self.workspace, capture, variants, is_asked_for=recording.asks_for_saved_launches)
-        return dataclasses.replace(session, capture=str(capture.resolve()), saved=saved)
+        if capture is not None:
+            further["capture"] = str(capture.resolve())
+            further["saved"] = launches_to_save(self.workspace, capture, recording, variants)
+        folders = str(self.workspace.folder.resolve()), str(reports_folder.resolve())
+        return Session(step, *folders, recording, **further)
 
     @contextmanager
     def _worker(self, cache: Path, *, starts: bool) -> Iterator[WorkerProcess]:

@@ -70,31 +70,20 @@ _MAX_NAMES = 5
 _WAITS_FOR_OTHERS = "it polls memory, and several processes run it: alone, it might wait for ever"
 # Kernels that take less of the time of all kernels are not worth a file.
 _MIN_SHARE = 0.01
-_PURPOSES: Mapping[type[Task], str] = {
-    TimeRecords: "time the records",
-    CountLaunch: "read the counters",
-    SampleLaunch: "sample the warps",
-}
-_REFUSALS: Mapping[type[Task], str] = {
-    TimeRecords: "{name} could not be timed again: {reason}",
-    CountLaunch: "the counters of {name} could not be read: {reason}",
-    SampleLaunch: "the warps of {name} could not be sampled: {reason}",
+# What a task is for, and the message on its refusal.
+_WORDS: Mapping[type[Task], tuple[str, str]] = {
+    TimeRecords: ("time the records", "{name} could not be timed again: {reason}"),
+    CountLaunch: ("read the counters", "the counters of {name} could not be read: {reason}"),
+    SampleLaunch: ("sample the warps", "the warps of {name} could not be sampled: {reason}"),
 }
 
 
 def launches_to_save(
-    workspace: Workspace, capture: Path, variants: tuple[str, ...] | None, *, is_asked_for: bool
+    workspace: Workspace, capture: Path, recording: Recording, variants: tuple[str, ...] | None
 ) -> SavedLaunches:
-    """Return the choice of the launches that the run of a capture saves: one of each variant, of all if it is None.
-
-    ``is_asked_for`` is that of ``SavedLaunches``.
-    """
-    return SavedLaunches(
-        variants,
-        str(workspace.launches_folder(capture).resolve()),
-        str(workspace.kernels_folder.resolve()),
-        is_asked_for=is_asked_for,
-    )
+    """Return the choice of the launches that the run of a capture saves: one of each variant, of all if it is None."""
+    folders = str(workspace.launches_folder(capture).resolve()), str(workspace.kernels_folder.resolve())
+    return SavedLaunches(variants, *folders, is_asked_for=recording.asks_for_saved_launches)
 
 
 def drop_launches_except(workspace: Workspace, capture: Path, variants: Container[str]) -> None:
@@ -262,7 +251,13 @@ def measure_run(
         if recording.variants_to_replay != ():
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
-        kernels = list(_captured_kernels(workspace, capture))
+        kernels, main = list[CapturedKernel](), main_kernels(workspace)
+        for process, folder, record in _kernels_in(capture):
+            name = f"{record.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
+            launch = workspace.launches_folder(capture) / name
+            is_saved = is_saved_launch(launch)
+            if is_saved or record.program_variant in main:
+                kernels.append(CapturedKernel(folder, record, launch if is_saved else None))
         if recording.metrics:
             shares, measured = _shares_of_time(workspace), {kernel.folder for kernel in kernels}
             for _, folder, record in _kernels_in(capture):
@@ -274,16 +269,6 @@ def measure_run(
         _measure(workspace, kernels, recording, say, worker)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
-
-
-def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
-    main = main_kernels(workspace)
-    for process, folder, kernel in _kernels_in(capture):
-        name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
-        launch = workspace.launches_folder(capture) / name
-        is_saved = is_saved_launch(launch)
-        if is_saved or kernel.program_variant in main:
-            yield CapturedKernel(folder, kernel, launch if is_saved else None)
 
 
 def _without_those_that_wait_for_others(
@@ -339,7 +324,7 @@ def _measure(
     with kernels_examined(workspace, kernels, say):
         if not jobs:
             return
-        purposes = ", to ".join(dict.fromkeys(_PURPOSES[type(task)] for task, _ in jobs))
+        purposes = ", to ".join(dict.fromkeys(_WORDS[type(task)][0] for task, _ in jobs))
         launches = counted(len({task.launch for task, _ in jobs}), "saved launch")
         names = listed(list(dict.fromkeys(builds[0].record.name for _, builds in jobs)), _MAX_NAMES)
         say(f"repeating {launches} to {purposes}: {names}")
@@ -350,7 +335,7 @@ def _measure(
             for kernel in builds:
                 write(kernel.folder, _record_with(kernel.folder, task, result))
             if result.refusal:
-                troubles.append(_REFUSALS[type(task)].format(name=builds[0].record.name, reason=result.refusal))
+                troubles.append(_WORDS[type(task)][1].format(name=builds[0].record.name, reason=result.refusal))
     for trouble in dict.fromkeys(troubles):
         say(trouble)
 

@@ -158,13 +158,6 @@ def slack_text(place: PlaceSlope) -> str:
     return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
 
 
-def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
-    """Yield a line with all slopes, then ``doubts_on_slopes``."""
-    if known := [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]:
-        yield f"slopes, by delays: {', '.join(known)}"
-    yield from doubts_on_slopes(slopes)
-
-
 def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
     """Yield where a delay changes the kernel itself, and that lengths of delays are nominal."""
     for place in slopes.places:

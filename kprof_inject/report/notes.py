@@ -15,7 +15,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
-from kprof_inject.report.experiments import slope_notes
+from kprof_inject.report.experiments import doubts_on_slopes, slope_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -120,7 +120,9 @@ def all_notes(report: LaunchAnalysis, flights: Flights | None) -> Iterator[str]:
     if flights:
         yield from _flight_notes(flights, report.summary.scopes)
     if report.slopes:
-        yield from slope_notes(report.slopes)
+        if known := [f"{place.name} {slope_text(place)}" for place in report.slopes.ranked if place.response]:
+            yield f"slopes, by delays: {', '.join(known)}"
+        yield from doubts_on_slopes(report.slopes)
 
 
 def grid_notes(launch: Launch) -> Iterator[str]:
@@ -276,17 +278,15 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
 def _series(series: IterationSeries) -> str:
     is_even = series.fewest == series.most
     parts = [f"{series.most}" if is_even else f"{series.fewest} to {series.most}, median {series.median:g}"]
-    if series.first_ns is not None:
-        parts.append(f"first {short_time(series.first_ns)}{_of_steady(series.first_over_steady)}")
-    if series.steady_ns is not None:
-        parts.append(f"steady {short_time(series.steady_ns)}")
-    if series.last_ns is not None:
-        parts.append(f"last {short_time(series.last_ns)}{_of_steady(series.last_over_steady)}")
+    for name, time_ns, over_steady in (
+        ("first", series.first_ns, series.first_over_steady),
+        ("steady", series.steady_ns, None),
+        ("last", series.last_ns, series.last_over_steady),
+    ):
+        if time_ns is not None:
+            times = "" if over_steady is None else f" ({ratio(over_steady)} steady)"
+            parts.append(f"{name} {short_time(time_ns)}{times}")
     return ", ".join(parts)
-
-
-def _of_steady(times: float | None) -> str:
-    return "" if times is None else f" ({ratio(times)} steady)"
 
 
 def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:

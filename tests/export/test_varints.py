@@ -10,9 +10,8 @@ from google.protobuf.wrappers_pb2 import Int64Value  # type: ignore[import-untyp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.protobuf import (
+from kprof_inject.export.perfetto import (
     ByteColumn,
-    concatenated,
     constant,
     decimals,
     field,
@@ -95,7 +94,7 @@ def test_strings_keep_their_zero_bytes() -> None:
 def test_a_column_is_empty_where_it_is_not_shown() -> None:
     shown = np.array([True, False, True])
     assert rows_of(varints(numbers([300, 300, 5])).only(shown)) == [slow_varint(300), b"", b"\5"]
-    assert concatenated([constant(b"ab").only(shown), constant(b".")], 3) == b"ab..ab."
+    assert merged([([constant(b"ab").only(shown), constant(b".")], numbers(range(3)))]) == b"ab..ab."
 
 
 ROWS = st.lists(st.tuples(st.binary(max_size=9), INT64, st.binary(max_size=3)), max_size=30)
@@ -114,7 +113,7 @@ def test_rows_are_their_columns_side_by_side_in_any_order(
         strings([right for _, _, right in made]),
     ]
     expected = [left + slow_varint(value) + b"<>" + right for left, value, right in made]
-    assert concatenated(columns, len(made)) == b"".join(expected)
+    assert merged([(columns, numbers(range(len(made))))]) == b"".join(expected)
     assert merged([(columns, numbers(places))]) == b"".join(expected[places.index(at)] for at in range(len(places)))
 
 
@@ -124,4 +123,4 @@ def test_a_column_of_messages_is_each_message(messages: list[tuple[int, bytes]])
     texts = strings([text for _, text in messages])
     columns = [*varint_fields(3, numbers([value for value, _ in messages])), *message_fields(16, [texts])]
     expected = [field(1, field(3, value) + field(16, text)) for value, text in messages]
-    assert concatenated(message_fields(1, columns), len(messages)) == b"".join(expected)
+    assert merged([(message_fields(1, columns), numbers(range(len(messages))))]) == b"".join(expected)

@@ -209,7 +209,7 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
 ) -> None:
     kernels = captured(tmp_path / "capture", processes, relaunch)
     measured: list[CapturedKernel] = []
-    monkeypatch.setattr(saved_launches, "_captured_kernels", lambda workspace, capture: kernels)
+    monkeypatch.setattr(saved_launches, "is_saved_launch", lambda path: True)
     monkeypatch.setattr(saved_launches, "_measure", lambda workspace, found, *_: measured.extend(found))
     said: list[str] = []
     choice = Recording(replay=times)
@@ -228,8 +228,6 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
 @pytest.mark.parametrize("share", [0.004, 1.0])
 def test_small_kernels_say_why_no_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     (kernel,) = captured(tmp_path / "capture", 1, ENDS)
-    measured = [kernel] if share == 1.0 else []
-    monkeypatch.setattr(saved_launches, "_captured_kernels", lambda workspace, capture: measured)
     monkeypatch.setattr(saved_launches, "_measure", lambda *_: None)
     monkeypatch.setattr(saved_launches, "_shares_of_time", lambda workspace: {"v": share})
     (tmp_path / "reports").mkdir()
@@ -240,4 +238,4 @@ def test_small_kernels_say_why_no_counters(tmp_path: Path, monkeypatch: pytest.M
     )
     record = read_optional(kernel.folder, MeasurementsRecord)
     said = f"it takes 0.4 % of the kernels' time; profile --kernel {kernel.record.name} measures it"
-    assert (record and (record.not_counted, record.not_sampled)) == (None if measured else (said, said))
+    assert (record and (record.not_counted, record.not_sampled)) == (None if share == 1.0 else (said, said))

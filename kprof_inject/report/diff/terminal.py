@@ -15,7 +15,7 @@ from kprof_inject.errors import KprofError, Position, printable
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
-from kprof_inject.report.terminal.tables import Column, Room, html_of, print_fitted, print_plain, say
+from kprof_inject.report.terminal.tables import Column, Room, print_fitted, print_plain, say
 from kprof_inject.timeline.choice import matches_scope
 
 _FILE_WIDTH = 160
@@ -105,11 +105,6 @@ def diff_text(diff: CaptureDiff) -> str:
     text = io.StringIO()
     print_diff_tables(diff, Console(file=text, width=_FILE_WIDTH, color_system=None))
     return text.getvalue()
-
-
-def diff_html(diff: CaptureDiff) -> str:
-    """Return the same with its colours, for a notebook."""
-    return html_of(lambda console: print_diff_tables(diff, console))
 
 
 _NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")

@@ -12,7 +12,7 @@ from rich.table import Table
 from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
-from kprof_inject.analysis.program import SHORT_NS, KernelOverview, Program, Report, ShortLaunches
+from kprof_inject.analysis.program import SHORT_NS, KernelOverview, Program, Report
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.measurements import GpuWork
@@ -303,19 +303,14 @@ def _below(program: Program, count: int, console: Console) -> Iterator[str]:
     first = to_win_ns[:_FIRST_KERNELS]
     if len(kernels) > _FIRST_KERNELS and all(first):
         yield f"the first three are {percent(sum(first) / sum(to_win_ns))} of what there is to win"
-    if program.short is not None:
-        yield _short_text(program.short)
+    if (short := program.short) is not None:
+        launching = percent(short.launching_ns / short.whole_ns)
+        text = f"{short.launches:,} of {counted(short.of_launches, 'launch')} take under {SHORT_NS // 1000} µs each: "
+        text += f"{short_time(short.whole_ns)}, of which launching is {launching}; fuse "
+        in_row = f"{listed(short.row, _MAX_IN_ROW)}, which follow each other ({short_time(short.row_ns)})"
+        yield text + (in_row if short.row else "them with the kernels before or after them")
     if more := len(program.others) - len(_shown_others(program, console)):
         yield f"hidden: {counted(more, 'name')} that take less, not recorded either"
-
-
-def _short_text(short: ShortLaunches) -> str:
-    launching = percent(short.launching_ns / short.whole_ns)
-    text = f"{short.launches:,} of {counted(short.of_launches, 'launch')} take under {SHORT_NS // 1000} µs each: "
-    text += f"{short_time(short.whole_ns)}, of which launching is {launching}; fuse "
-    if not short.row:
-        return f"{text}them with the kernels before or after them"
-    return f"{text}{listed(short.row, _MAX_IN_ROW)}, which follow each other ({short_time(short.row_ns)})"
 
 
 def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
@@ -346,23 +341,22 @@ def _kernel_row(kernel: KernelOverview) -> dict[str, str]:
     }
 
 
-def _work_row(work: GpuWork, whole_ns: float | None) -> dict[str, str]:
-    return {
-        "kernel": without_inner_types(work.name),
-        "launches": str(work.count),
-        "span": short_time(work.total_ns / max(work.count, 1)),
-        "share": percent(work.total_ns / whole_ns) if whole_ns else "",
-        "limit": "not recorded" if work.kind == "kernel" else work.kind,
-        _LIMIT_STYLE: "dim",
-    }
-
-
 _LIMIT_STYLE, _TRUST_STYLE = "limit style", "trust style"
 
 
 def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
     # For less and less room; on a screen, the widest with readable names, which take one line each.
-    others = [_work_row(work, program.whole_ns) for work in _shown_others(program, console)]
+    others = [
+        {
+            "kernel": without_inner_types(work.name),
+            "launches": str(work.count),
+            "span": short_time(work.total_ns / max(work.count, 1)),
+            "share": percent(work.total_ns / program.whole_ns) if program.whole_ns else "",
+            "limit": "not recorded" if work.kind == "kernel" else work.kind,
+            _LIMIT_STYLE: "dim",
+        }
+        for work in _shown_others(program, console)
+    ]
     layouts = _kernel_layouts([*map(_kernel_row, program.kernels[:count]), *others], program)
     if not console.file.isatty():
         return layouts
@@ -370,16 +364,11 @@ def _layouts_for(program: Program, count: int, console: Console) -> list[list[Co
         room = console.width - sum(column.width + _SPACE for column in figures)
         if room >= min(name.width, _MIN_SHOWN_NAME):
             break
-    cells = [_middle_omitted(cell, max(room, _MIN_SHOWN_NAME // 2)) for cell in name.cells]
-    return [[structs.replace(name, cells=cells), *figures]]
-
-
-def _middle_omitted(name: str, width: int) -> str:
     # Both ends of a generated name tell it from others.
-    if len(name) <= width:
-        return name
+    width = max(room, _MIN_SHOWN_NAME // 2)
     end = (width - 1) // 2
-    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+    cells = [one if len(one) <= width else f"{one[: width - 1 - end]}…{one[len(one) - end :]}" for one in name.cells]
+    return [[structs.replace(name, cells=cells), *figures]]
 
 
 def _kernel_layouts(rows: Sequence[Mapping[str, str]], program: Program) -> list[list[Column]]:

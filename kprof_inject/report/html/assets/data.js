@@ -116,10 +116,6 @@ class TableReader {
     this.rows = 0;
   }
 
-  get isAtEnd() {
-    return this.at >= this.bytes.length;
-  }
-
   /** Begins the next table; returns how many rows it has. */
   beginTable() {
     const { bytes, at } = this;
@@ -142,13 +138,9 @@ class TableReader {
       for (let row = 0; row < rows; row++) target[row] = target[row] * 256 + bytes[begin + row];
     }
     this.at += planes * rows;
-    if (head & ZIGZAG) for (let row = 0; row < rows; row++) target[row] = unzigzag(target[row]);
+    if (head & ZIGZAG) for (let row = 0; row < rows; row++) target[row] = target[row] % 2 ? -(target[row] + 1) / 2 : target[row] / 2;
     return target;
   }
-}
-
-function unzigzag(value) {
-  return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
 }
 
 function fromBase64(text) {
@@ -197,7 +189,7 @@ function readScopes(bytes, meta) {
   const places = new Map(meta.warp_ids.map((warp, place) => [warp, place]));
   const last = { start: 0, iteration: new Float64Array(1 << 16) };
   let row = 0;
-  while (!reader.isAtEnd) {
+  while (reader.at < bytes.length) {
     readTracks(reader, scopes, ctas, places, row);
     row += readBlock(reader, scopes, row, last);
   }

@@ -2,7 +2,7 @@
 
 const NARROW_SPACE = "\u202f";
 
-const UNITS = [
+export const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
   ["µs", 1e3],
@@ -26,7 +26,9 @@ export function shortNs(ns) {
   const sign = ns < 0 ? "−" : "";
   const rounded = Number(Math.abs(ns).toPrecision(3));
   for (const [unit, unitNs] of UNITS) {
-    if (rounded >= unitNs) return `${sign}${threeDigits(rounded / unitNs)} ${unit}`;
+    if (rounded < unitNs) continue;
+    const decimals = Math.max(2 - Math.floor(Math.log10(rounded / unitNs)), 0);
+    return `${sign}${(rounded / unitNs).toFixed(decimals)} ${unit}`;
   }
   return `${sign}${rounded.toFixed(0)} ns`;
 }
@@ -34,10 +36,6 @@ export function shortNs(ns) {
 /** A duration of a scope, or `< 20 ns` where it is within what a record costs; as `resolved_time` has it. */
 export function resolvedNs(ns, { resolution_ns: resolutionNs }, text = shortNs) {
   return ns !== null && ns < resolutionNs ? `< ${shortNs(resolutionNs)}` : text(ns);
-}
-
-function threeDigits(value) {
-  return value.toFixed(Math.max(2 - Math.floor(Math.log10(value)), 0));
 }
 
 /** A whole number with thousands set apart, by spaces at which no line ends. */

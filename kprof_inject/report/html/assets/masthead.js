@@ -28,24 +28,19 @@ function part(label, text, properties, more = []) {
   ]);
 }
 
-const CLOCKS = { fitted: "SM clock", assumed: "assumed SM clock", nominal: "assumed SM clock" };
-
-/** Another profiler's records are times of the globaltimer, and no SM's clock is known. */
-function clockOf({ clock_source: source, clock_mhz: mhz }) {
-  return source === "timer" ? "globaltimer" : `${CLOCKS[source] ?? "SM clock"} ${Math.round(mhz)} MHz`;
-}
-
 const SPAN = "from the first CTA's begin to the end of the last one's work, with records";
 
 /** @param {HTMLElement} place @param {Object} meta of the launch */
 export function showTitle(place, meta) {
+  const clock = `${["assumed", "nominal"].includes(meta.clock_source) ? "assumed " : ""}SM clock ${Math.round(meta.clock_mhz)} MHz`;
   const facts = [
     [meta.place_name],
     [`grid ${meta.grid.join("×")}`],
     [counted(meta.warps, meta.warp_name)],
     [meta.run_times_text],
     [`span ${shortNs(meta.ctas ? meta.duration_ns : null)}`, SPAN],
-    [clockOf(meta)],
+    // Another profiler's records are times of the globaltimer, and no SM's clock is known.
+    [meta.clock_source === "timer" ? "globaltimer" : clock],
     [meta.device_name],
   ].filter(([text]) => text);
   place.replaceChildren(

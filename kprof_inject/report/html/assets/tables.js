@@ -55,7 +55,10 @@ export function scopeTable({ scopes, partitions }) {
   const heads = [
     head("scope", "in the order of the code", () => sortBy(null)),
     element("th", { class: "bar-column", text: "time", title: "total, of which self is the full colour" }),
-    ...COLUMNS.map((column) => head(column.title, saysOf(column, partitions), () => sortBy(column))),
+    ...COLUMNS.map((column) => {
+      const inPartition = partitions.length && column.title === "share" ? " of its partition" : "";
+      return head(column.title, column.says + inPartition, () => sortBy(column));
+    }),
     element("th", { text: "source", class: "text-column" }),
   ];
   const sortBy = (column) => {
@@ -66,10 +69,6 @@ export function scopeTable({ scopes, partitions }) {
     for (const cell of heads) cell.ariaSort = cell.dataset.column === column?.title ? "descending" : null;
   };
   return tableRoom(element("table", { class: "scope-table" }, [element("thead", {}, [element("tr", {}, heads)]), body]));
-}
-
-function saysOf({ title, says }, partitions) {
-  return partitions.length && title === "share" ? "of the time of all warps of its partition" : says;
 }
 
 /** All of the time of a partition's warps, of which self is in none of its scopes. */
@@ -109,7 +108,12 @@ export function exportTable(name, table, title = "Save the table as shown (x)") 
     class: "export-button",
     text: "Export CSV",
     title,
-    on: { click: () => download(csvBlob(tableRows(table())), name) },
+    on: {
+      click: () => {
+        const lines = tableRows(table()).map((cells) => `${cells.map(quoted).join(",")}\n`);
+        download(new Blob([lines.join("")], { type: "text/csv" }), name);
+      },
+    },
   });
 }
 
@@ -118,12 +122,6 @@ export function exportOnKey() {
   onKey("x", () => {
     if (!document.querySelector("dialog[open]")) document.querySelector(".view:not([hidden]) .export-button")?.click();
   });
-}
-
-/** @param {(string | number)[][]} rows */
-function csvBlob(rows) {
-  const lines = rows.map((cells) => `${cells.map(quoted).join(",")}\n`);
-  return new Blob([lines.join("")], { type: "text/csv" });
 }
 
 function quoted(cell) {

@@ -89,7 +89,7 @@ class Timeline {
       element("div", { class: "bar-group", role: "group", "aria-label": `Shown ${meta.cta_name}s` }, [`${meta.cta_name}s`, ...this.toggles, this.number]),
       group(this.input, button("‹", "Previous match (N)", () => this.#jump(-1)), button("›", "Next match (n)", () => this.#jump(1)), this.count),
       group(this.shownRange, button("−", "Zoom out (s)", () => this.#zoom(ZOOM)), button("+", "Zoom in (w)", () => this.#zoom(1 / ZOOM)), button("Whole", "Show all of the CTAs (0)", () => this.#showAll())),
-      button("Open in Perfetto", perfettoHint(meta), () => this.#openInPerfetto(), { class: "perfetto-button" }),
+      button("Open in Perfetto", perfettoHint(meta), () => openInPerfetto(model) || this.#say("The browser opened no window: allow this page to open some."), { class: "perfetto-button" }),
     ]);
     this.list = scopeList(meta, (kind) => this.#light(this.#isLitAlone(kind) ? -1 : kind));
     this.chosen = element("div", { class: "timeline-chosen", role: "status" });
@@ -262,10 +262,6 @@ class Timeline {
   #sayMissing(number, cta) {
     const name = `${this.model.meta.cta_name} ${number}`;
     this.#say(cta < 0 ? `${name} was not recorded.` : `${name} is not in this page. ${WHOLE_TRACE}`);
-  }
-
-  #openInPerfetto() {
-    if (!openInPerfetto(this.model)) this.#say("The browser opened no window: allow this page to open some.");
   }
 
   // Pointer and keys

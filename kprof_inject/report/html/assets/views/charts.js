@@ -1,15 +1,9 @@
 /** Drawings: axes, and the durations of a scope as a histogram, over iterations, and by warp or SM. */
 
 import { printable } from "#dom";
-import { counted, formatCount, formatNs, formatShare, shortNs } from "#format";
+import { counted, formatCount, formatNs, formatShare, shortNs, UNITS } from "#format";
 
 const STEPS = [1, 2, 5, 10];
-const UNITS = [
-  ["s", 1e9],
-  ["ms", 1e6],
-  ["µs", 1e3],
-  ["ns", 1],
-];
 
 /**
  * Round values within a range, evenly apart.
@@ -26,15 +20,9 @@ export function ticks(least, greatest, most) {
   return Array.from({ length: Math.max(count, 0) }, (_, index) => (first + index) * step);
 }
 
-/** The next round number of items of which every one gets a label. */
-function roundStep(least) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  return power * STEPS.find((factor) => factor * power >= least);
-}
-
 /** Makes texts of an axis' times: all in one unit, with as many decimals as tell them apart. */
 export function timeText(values) {
-  const [unit, unitNs] = UNITS.find(([, size]) => Math.max(...values) >= size) ?? UNITS.at(-1);
+  const [unit, unitNs] = UNITS.find(([, size]) => Math.max(...values) >= size) ?? ["ns", 1];
   const steps = values.slice(1).map((value, index) => value - values[index]);
   const finest = Math.min(...steps, ...values.filter(Boolean)) / unitNs;
   const decimals = Number.isFinite(finest) ? Math.min(Math.max(Math.ceil(-Math.log10(finest) - 1e-9), 0), 9) : 0;
@@ -55,14 +43,10 @@ export function logTicks(least, greatest, most) {
     for (let power = Math.floor(Math.log10(low)); 10 ** power <= greatest; power++) {
       found.push(...factors.map((factor) => factor * 10 ** power).filter((value) => value >= low && value <= greatest));
     }
-    if (found.length <= most || factors.length === 1) return thinned(found, most);
+    const every = Math.ceil(found.length / Math.max(most, 1));
+    if (found.length <= most || factors.length === 1) return found.filter((_, index) => index % every === 0);
   }
   return [];
-}
-
-function thinned(values, most) {
-  const every = Math.ceil(values.length / Math.max(most, 1));
-  return values.filter((_, index) => index % every === 0);
 }
 
 /** From `[least, greatest]` to pixels; a range of nothing goes to its middle. */
@@ -121,18 +105,14 @@ function bottomAxis({ values, place, text, y, from, to }) {
     svg("line", { x1: from, x2: to, y1: y, y2: y }),
     ...values.flatMap((value) => {
       const x = place(value);
+      // Keeps text at an edge within the drawing.
+      const anchor = x < from + 14 ? "start" : x > to - 14 ? "end" : "middle";
       return [
         svg("line", { x1: x, x2: x, y1: y, y2: y + 4 }),
-        svg("text", { x, y: y + 17, "text-anchor": anchorAt(x, from, to), text: text(value) }),
+        svg("text", { x, y: y + 17, "text-anchor": anchor, text: text(value) }),
       ];
     }),
   ]);
-}
-
-/** Keeps text at an edge within the drawing. */
-function anchorAt(x, from, to) {
-  if (x < from + 14) return "start";
-  return x > to - 14 ? "end" : "middle";
 }
 
 /** An axis at the left with lines across the drawing. */
@@ -230,7 +210,7 @@ export function iterationPlot(bands, steady, { color, name, tooltip, onChoose })
       ...steadyLine(steady, y, from, to),
       svg("polyline", { class: "median", points: pairs(at, middle.map(y)).join(" ") }),
       ...(numbers.length <= MAX_DOTS ? at.map((cx, index) => svg("circle", { class: "median-dot", cx, cy: y(middle[index]), r: 2.6 })) : []),
-      ...ends(bands, at, y),
+      ...[0, at.length - 1].map((index) => svg("circle", { class: "end-dot", cx: at[index], cy: y(middle[index]), r: 5 })),
       bottomAxis({ values: wholeTicks(bands.first[0], bands.last.at(-1), room), place: x, text: formatCount, y: bottom, from, to }),
       svg("text", { class: "axis-title", x: (from + to) / 2, y: HEIGHT - 6, "text-anchor": "middle", text: "iteration" }),
       ...numbers.map((_, index) => pointTarget(bands, index, x, bottom, tooltip, onChoose)),
@@ -249,11 +229,6 @@ function steadyLine(steady, y, from, to) {
     svg("text", { class: "steady-text", x: to + 6, y: y(steady) - 2, text: "steady" }),
     svg("text", { class: "steady-text", x: to + 6, y: y(steady) + 12, text: shortNs(steady) }),
   ];
-}
-
-/** The first and the last point are emphasised. */
-function ends(bands, at, y) {
-  return [0, at.length - 1].map((index) => svg("circle", { class: "end-dot", cx: at[index], cy: y(bands.p50_ns[index]), r: 5 }));
 }
 
 function pointTarget(bands, index, x, bottom, tooltip, onChoose) {
@@ -299,7 +274,9 @@ export function groupBars({ ids, counts, totals_ns: totals }, { color, noun, nam
     const step = Math.min((width - BARS_FRAME.right - from) / ids.length, WIDEST);
     const to = from + step * ids.length;
     const y = linear(0, most, bottom, BARS_FRAME.top);
-    const every = roundStep(LABEL_WIDTH / step);
+    // The next round number of items of which every one gets a label.
+    const power = 10 ** Math.floor(Math.log10(Math.max(LABEL_WIDTH / step, 1)));
+    const every = power * STEPS.find((factor) => factor * power >= LABEL_WIDTH / step);
     const values = wholeTicks(0, most, 3);
     return [
       leftAxis({ values, place: y, text: timeText(values), x: from, to }),

@@ -96,13 +96,6 @@ export function codeNodes(parts) {
 const ROW_HEIGHT = 20;
 const BEYOND = 12;
 
-/** Returns the first row to draw and the one after the last: the visible rows and some around them. */
-function rowsInSight(scrollTop, height, count, rowHeight = ROW_HEIGHT, beyond = BEYOND) {
-  const first = Math.floor(scrollTop / rowHeight) - beyond;
-  const after = Math.ceil((scrollTop + height) / rowHeight) + beyond;
-  return [Math.min(Math.max(first, 0), count), Math.min(Math.max(after, 0), count)];
-}
-
 export class LineList {
   #rows = new Map();
   #sizer = element("div", { class: "line-sizer" });
@@ -168,7 +161,10 @@ export class LineList {
 
   #fill() {
     const { scrollTop, clientHeight } = this.element;
-    const [first, after] = rowsInSight(scrollTop, clientHeight, this.#count);
+    // The visible rows, and some around them.
+    const inText = (row) => Math.min(Math.max(row, 0), this.#count);
+    const first = inText(Math.floor(scrollTop / ROW_HEIGHT) - BEYOND);
+    const after = inText(Math.ceil((scrollTop + clientHeight) / ROW_HEIGHT) + BEYOND);
     for (const [row, made] of this.#rows) {
       if (row >= first && row < after) continue;
       made.remove();

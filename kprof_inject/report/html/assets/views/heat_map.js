@@ -2,7 +2,7 @@
 
 import { element, tooltipIn } from "#dom";
 import { counted, formatNs, formatShare, shortNs, smName } from "#format";
-import { areDistinguishable, atWork, durationSpread, heightOf, itemsAt, LEFT, lookOf, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
+import { areDistinguishable, atWork, durationSpread, heightOf, LEFT, lookOf, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
 
 export const title = "SMs";
 
@@ -20,7 +20,10 @@ export function show(place, launch, context) {
     place.append(element("p", { class: "view-empty", text: why }));
     return;
   }
-  const model = modelOf(picture, launch.meta.waves, launch.scopes.ctas);
+  const { waves } = launch.meta;
+  const residents = residentsOf(launch.scopes.ctas, picture.sms, waves.sms * waves.slots_per_sm);
+  const spread = durationSpread(residents);
+  const model = { picture, residents, spread, total: atWork(picture), colouring: "CTA duration", rowHeight: LOWEST_ROW, width: 0 };
   const canvas = element("canvas", { class: "heat-map", role: "img", "aria-label": "SMs over time" });
   const room = element("div", { class: "heat-map-room" }, [canvas]);
   const legend = element("div", { class: "sm-legend" });
@@ -28,7 +31,7 @@ export function show(place, launch, context) {
   const redraw = () => {
     if (!model.width) return;
     paint(canvas, model, lookOf(context.theme));
-    fillLegend(legend, model);
+    legend.replaceChildren(...LEGENDS[model.colouring](model), legendItem("idle-shade", "the SM has no more work"));
   };
   const choose = () => {
     model.colouring = colouring.value;
@@ -47,7 +50,8 @@ export function show(place, launch, context) {
     const width = Math.floor(contentRect.width);
     if (!width || width === model.width) return;
     model.width = width;
-    model.rowHeight = rowHeightOf(picture, place.clientHeight - (heightOf(0, 0) + CHROME));
+    const rowHeight = Math.floor((place.clientHeight - (heightOf(0, 0) + CHROME)) / picture.sms.length);
+    model.rowHeight = Math.min(Math.max(rowHeight, LOWEST_ROW), HIGHEST_ROW);
     const areShownSingly = areDistinguishable(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
     if (isFirst) model.colouring = areShownSingly ? "CTA duration" : "CTAs at work";
     isFirst = false;
@@ -56,23 +60,6 @@ export function show(place, launch, context) {
   }).observe(room);
   context.onThemeChange(redraw);
   listen(canvas, model, launch, context, tooltip);
-}
-
-function modelOf(picture, waves, ctas) {
-  const residents = residentsOf(ctas, picture.sms, waves.sms * waves.slots_per_sm);
-  return {
-    picture,
-    residents,
-    spread: durationSpread(residents),
-    total: atWork(picture),
-    colouring: "CTA duration",
-    rowHeight: LOWEST_ROW,
-    width: 0,
-  };
-}
-
-function rowHeightOf(picture, height) {
-  return Math.min(Math.max(Math.floor(height / picture.sms.length), LOWEST_ROW), HIGHEST_ROW);
 }
 
 const legendItem = (name, text) => element("span", { class: "legend-item" }, [element("span", { class: `sm-swatch ${name}` }), text]);
@@ -90,10 +77,6 @@ const LEGENDS = {
   },
   "CTAs at work": ({ picture }) => [legendItem("heat-scale", `0 to ${Number(picture.most.toFixed(1))} CTAs at work on an SM`)],
 };
-
-function fillLegend(legend, model) {
-  legend.replaceChildren(...LEGENDS[model.colouring](model), legendItem("idle-shade", "the SM has no more work"));
-}
 
 /** Every second wave from the first one up to the last. */
 function wavesFrom(first, last) {
@@ -119,7 +102,8 @@ function listen(canvas, model, launch, context, tooltip) {
     const row = Math.floor((event.clientY - top - TOP) / model.rowHeight);
     if (share < 0 || share > 1 || row < 0 || row >= picture.sms.length) return null;
     const ns = picture.begin_ns + share * (picture.end_ns - picture.begin_ns);
-    return { row, ns, items: itemsAt(model.residents, row, ns) };
+    const { of, begin, end } = model.residents;
+    return { row, ns, items: of[row].filter((item) => begin[item] <= ns && ns <= end[item]) };
   };
   canvas.addEventListener("mousemove", (event) => {
     const found = under(event);

@@ -77,11 +77,6 @@ function durationShade({ begin, end }, { medianNs, reach }, item) {
   return Math.min(Math.max(shade, -1), 1);
 }
 
-/** The items of the CTAs that were on the SM of a row at a time. */
-export function itemsAt({ of, begin, end }, row, ns) {
-  return of[row]?.filter((item) => begin[item] <= ns && ns <= end[item]) ?? [];
-}
-
 /** How many CTAs all SMs together had at work, by column. */
 export function atWork({ cells, sms, most }) {
   const total = new Float64Array(cells.length / sms.length);

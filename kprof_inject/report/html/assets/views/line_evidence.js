@@ -213,14 +213,11 @@ export function instructionsOf({ listing, warps }, line) {
     while (block + 1 < listing.blocks.length && listing.blocks[block + 1][0] <= index) block++;
     if (of !== line) return;
     const executions = listing.blocks[block][1];
-    found.push({ address: addressOf(index, listing.address_step), executed: executions === null ? "?" : average(executions, warps), text: listing.texts[index] });
+    // NVIDIA's addresses are in bytes, and are usually printed as here.
+    const address = listing.address_step === 1 ? String(index) : (index * listing.address_step).toString(16).padStart(4, "0");
+    found.push({ address, executed: executions === null ? "?" : average(executions, warps), text: listing.texts[index] });
   });
   return found;
-}
-
-/** NVIDIA's addresses are in bytes, and are usually printed as here. */
-function addressOf(index, step) {
-  return step === 1 ? String(index) : (index * step).toString(16).padStart(4, "0");
 }
 
 /**
@@ -251,14 +248,14 @@ export function codePanel(code, goToLine) {
 function codeFacts(line, warps, goToLine) {
   const facts = [
     element("p", { text: `${counted(instructionCount(line), "instruction")}: ${pipelineText(line)}` }),
-    element("p", { class: "view-hint", text: `${sentence(executedSentence(line, warps))}.` }),
+    element("p", { class: "view-hint", text: sentence(executedSentence(line, warps)) }),
   ];
   if (line.awaited.length) facts.push(element("p", { class: "awaited" }, ["waits for ", ...line.awaited.flatMap((one, index) => [...(index ? [", "] : []), awaitedLink(one, goToLine)])]));
   return facts;
 }
 
-function sentence(text) {
-  return text[0].toUpperCase() + text.slice(1);
+export function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function awaitedLink(awaited, goToLine) {

@@ -6,7 +6,7 @@ import { formatCount, formatShare, shortNs } from "#format";
 import { evidenceTag } from "#masthead";
 import { openView } from "#navigation";
 import { exportTable, fileName, scopeTable } from "#tables";
-import { reasonText, shareWithError, stallBar, stallColor, stallName } from "#views/line_evidence";
+import { reasonText, sentence, shareWithError, stallBar, stallColor, stallName } from "#views/line_evidence";
 import { rankedOf, targetOf } from "#views/scopes";
 
 export const title = "Overview";
@@ -16,6 +16,7 @@ const MIN_UNIT_SHARE = 0.0005;
 export function show(place, launch, context) {
   const { facts, well_utilized, roofs, slopes, slopes_say, tried } = launch.sections.overview;
   const { trust, limit, units, findings, doubts, notes } = launch.meta;
+  const groups = Object.entries(facts).map(([name, rows]) => element("section", { class: "card" }, [element("h3", { text: name }), factList(rows)]));
   place.append(
     element("div", { class: "overview" }, [
       section("Limit", element("p", { class: "limit" }, [sentence(limit.answer), ...evidenceTag(limit)]), ...roofCards(roofs, launch)),
@@ -25,7 +26,7 @@ export function show(place, launch, context) {
       ...slopeSection(slopes, slopes_say, launch),
       scopeSection(launch),
       section("How far to trust it", element("p", { class: "verdict", data: { level: trust.level } }, [element("strong", { text: trust.level }), trust.text])),
-      section("Conditions", element("div", { class: "fact-groups" }, [...buildCards(launch.meta), ...Object.entries(facts).map(factGroup)])),
+      section("Conditions", element("div", { class: "fact-groups" }, [...buildCards(launch.meta), ...groups])),
       section("Notes", element("ul", { class: "notes" }, [...tried, ...notes].map((text) => element("li", { text: text.trim() })))),
     ]),
   );
@@ -33,10 +34,6 @@ export function show(place, launch, context) {
 
 function section(heading, ...children) {
   return element("section", {}, [element("h2", { text: heading }), ...children]);
-}
-
-function sentence(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function scopeSection({ meta }) {
@@ -122,10 +119,6 @@ function buildCards({ clean, with_records: recorded, run_times: times }) {
   return [element("section", { class: "card" }, [element("h3", { text: "Kernel" }), table])];
 }
 
-function factGroup([name, rows]) {
-  return element("section", { class: "card" }, [element("h3", { text: name }), factList(rows)]);
-}
-
 const SLOPE_HEADS = [
   ["place", ""],
   ["source", ""],
@@ -195,21 +188,17 @@ function unitRow(evidence, wellUtilized) {
   const { unit, computed, code, measured } = evidence;
   const bound = Math.max(computed ?? 0, code ?? 0);
   const isBusy = Math.max(bound, measured ?? 0) >= wellUtilized;
+  const mark = element("span", { class: "unit-mark" });
+  mark.style.insetInlineStart = `${100 * wellUtilized}%`;
   return element("div", { class: isBusy ? "unit-row busy" : "unit-row", title: unitText(evidence) }, [
     element("span", { text: unit }),
     element("span", { class: "unit-track" }, [
       ...(bound ? [shareBar("unit-bound", bound)] : []),
       ...(measured ? [shareBar("unit-measured", measured)] : []),
-      mark(wellUtilized),
+      mark,
     ]),
     element("span", { class: "unit-figure", text: measured === null ? `≥ ${formatShare(bound)}` : formatShare(measured) }),
   ]);
-}
-
-function mark(share) {
-  const made = element("span", { class: "unit-mark" });
-  made.style.insetInlineStart = `${100 * share}%`;
-  return made;
 }
 
 function unitLegend(wellUtilized) {

@@ -25,13 +25,9 @@ export function show(place, launch, context) {
   const list = scopeList(launch.meta, choose);
   place.append(element("div", { class: "side-by-side" }, [list.element, details]));
   receive("scopes", ({ scope }) => choose(scope));
-  choose(mostTelling(scopes));
-}
-
-/** Where one looks first: the iterations, or else what takes the most time by itself. */
-function mostTelling(scopes) {
+  // Where one looks first: the iterations, or else what takes the most time by itself.
   const weight = (scope) => (scope.self_ns ?? 0) + (scope.iterations ? (scope.total_ns ?? 0) : 0);
-  return scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0);
+  choose(scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0));
 }
 
 function detailsOf(index, { meta, scopes }, context, tooltip) {
@@ -109,14 +105,11 @@ function iterations({ iterations: series, bands }, options, toExample) {
   const facts = [`${counted(series.runs, "run")} of the loop with ${loops}`];
   for (const name of ["first", "steady", "last"]) {
     const ns = series[`${name}_ns`];
-    if (ns !== null) facts.push(`${name} ${formatNs(ns)}${name === "steady" ? "" : times(ns, series.steady_ns)}`);
+    const times = name !== "steady" && series.steady_ns ? ` (${(ns / series.steady_ns).toFixed(2)} ×)` : "";
+    if (ns !== null) facts.push(`${name} ${formatNs(ns)}${times}`);
   }
   const onChoose = (first, last) => toExample({ first, last });
   return [card("Iterations", `median, and p10 to p90; ${facts.join(", ")}`, iterationPlot(bands, series.steady_ns, { ...options, onChoose }))];
-}
-
-function times(part, whole) {
-  return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
 }
 
 function tags(scope, options, toExample) {

@@ -35,8 +35,10 @@ export function show(place, launch, context) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    const next = nextLine(state.rows, list.current, step);
-    if (next >= 0) choose(next);
+    let next = list.current + step;
+    // Lines that the page does not have are passed over.
+    while (state.rows[next]?.gap) next += step;
+    if (state.rows[next]) choose(next);
   });
   const chooser = element(
     "select",
@@ -51,9 +53,11 @@ export function show(place, launch, context) {
     else details.replaceChildren();
   };
   const find = findBox(() => state.rows.map((row) => row.text ?? ""), choose);
+  // Samples that no line here shows, as those in functions of Triton's library.
+  const elsewhere = stalls?.elsewhere >= MIN_ELSEWHERE ? `; ${formatShare(stalls.elsewhere)} of the samples are not at these lines: see the TTGIR` : "";
   place.append(
     element("div", { class: `code-view${columns.slopes ? " with-slopes" : ""}${stalls ? " with-stalls" : ""}` }, [
-      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: `shares are of the time of all warps${elsewhere(stalls)}` })]),
+      element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: `shares are of the time of all warps${elsewhere}` })]),
       element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(columns), list.element]), details]),
     ]),
   );
@@ -88,18 +92,6 @@ function byLine(entries) {
   return new Map(entries.map((entry) => [entry.line, entry]));
 }
 
-/** Samples that no line here shows, as those in functions of Triton's library. */
-function elsewhere(stalls) {
-  return stalls && stalls.elsewhere >= MIN_ELSEWHERE ? `; ${formatShare(stalls.elsewhere)} of the samples are not at these lines: see the TTGIR` : "";
-}
-
-/** Lines that the page does not have are passed over; -1 at an end. */
-function nextLine(rows, from, step) {
-  let at = from + step;
-  while (rows[at]?.gap) at += step;
-  return rows[at] ? at : -1;
-}
-
 function rowOfNumber(rows, number) {
   const found = rows.findIndex((row) => row.number === number);
   return Math.max(found, 0);
@@ -127,19 +119,16 @@ function rowOf(state, index, warpTimeNs, ttgirLines, columns, choose) {
   const timed = state.timed.get(row.number);
   const operations = ttgirLines.get(`${state.file.path}:${row.number}`);
   const cells = timed ? timedCells(timed, warpTimeNs) : Array.from({ length: 4 }, () => element("span"));
+  const slope = state.slopes.get(row.number);
   const toTtgir = operations ? link(formatCount(operations.length), () => openView("ttgir", { line: operations[0] }), { title: "show in the TTGIR" }) : element("span");
   return element("div", { class: timed ? "source-row timed" : "source-row", on: { click: () => choose(index) } }, [
     element("span", { class: "line-number", text: row.number }),
     ...cells,
     toTtgir,
-    ...(columns.slopes ? [slopeCell(state.slopes.get(row.number))] : []),
+    ...(columns.slopes ? [element("span", slope ? { class: "figure", text: slope.slope.toFixed(2), title: slope.text } : {})] : []),
     ...(columns.stalls ? [stallCell(state.stalled.get(row.number), columns.stalls.most, columns.stalls.meanings, sourceName)] : []),
     element("code", {}, codeNodes(row.parts)),
   ]);
-}
-
-function slopeCell(slope) {
-  return slope ? element("span", { class: "figure", text: slope.slope.toFixed(2), title: slope.text }) : element("span");
 }
 
 function timedCells(timed, warpTimeNs) {
@@ -203,9 +192,8 @@ function scopeCard(index, launch, context) {
   ]);
 }
 
-function selfShare(scope) {
-  if (scope.share === null) return null;
-  return scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0;
+function selfShare({ share, total_ns: total, self_ns: self }) {
+  return share === null ? null : total ? (share * self) / total : 0;
 }
 
 function linksOf(index, { site }, { scopes }, context) {

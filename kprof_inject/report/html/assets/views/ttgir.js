@@ -45,19 +45,23 @@ export function show(place, launch) {
     if (line) goToLine(line - 1);
   };
   const room = element("div", { class: "code-room" }, [...(stalls || state.code ? [heads(state)] : []), list.element]);
+  const unknown = state.code?.ofLine.get(0);
   const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "more line")} hidden.` : "";
   place.append(
     element("div", { class: `code-view${stalls ? " with-stalls" : ""}${state.code ? " with-machine-code" : ""}` }, [
       element("div", { class: "view-toolbar" }, [
         findBox(() => state.texts, (row) => list.goTo(row)),
         element("span", { class: "view-hint", text: `${counted(rows.length, "line")}, without records and locations; the bars show the lines of each scope.${cut}` }),
-        ...unknownLine(state.code, showCode),
+        // Instructions that no row has.
+        ...(unknown ? [link(`${counted(instructionCount(unknown), "instruction")} of no known line`, () => showCode(0))] : []),
       ]),
       element("div", { class: "side-by-side" }, [side.element, room, ...(panel ? [panel.element] : [])]),
     ]),
   );
   room.style.setProperty("--lanes", String(state.lanes.length));
-  room.style.setProperty("--longest-label", String(longestLabels(state)));
+  // As many letters as the labels of one line have.
+  const letters = Array.from(state.starts.values(), (begun) => begun.slice(0, MAX_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
+  room.style.setProperty("--longest-label", String(Math.max(...letters, 0)));
   list.setRows(rows.length, state.texts.reduce((most, { length }) => Math.max(most, length), 1));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
   goToScope(scopes.findIndex(({ site }) => site));
@@ -81,20 +85,6 @@ function heads({ stalls, code }) {
   return element("div", { class: "ttgir-row ttgir-head" }, titles.map(([text, title]) => element("span", { text, title })));
 }
 
-/** Instructions that no row has. */
-function unknownLine(code, showCode) {
-  const line = code?.ofLine.get(0);
-  if (!line) return [];
-  const text = `${counted(instructionCount(line), "instruction")} of no known line`;
-  return [link(text, () => showCode(0))];
-}
-
-/** As many letters as the labels of one line have. */
-function longestLabels({ starts, scopes }) {
-  const lengths = Array.from(starts.values(), (begun) => begun.slice(0, MAX_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
-  return Math.max(...lengths, 0);
-}
-
 function labelText({ name, share, kind }) {
   return kind === "mark" ? name : `${name} ${formatShare(share)}`;
 }
@@ -112,11 +102,8 @@ function rowElement(state, row, showCode) {
 }
 
 function laneMark(scope, { scopes }) {
-  const mark = element("span", { class: "lane" });
-  if (scope >= 0) {
-    mark.style.background = scopes[scope].colour;
-    mark.title = scopes[scope].name;
-  }
+  const mark = element("span", { class: "lane", title: scopes[scope]?.name });
+  mark.style.background = scopes[scope]?.colour ?? "";
   return mark;
 }
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from torch_traces import BASE_NS, GPU_POSITION, Kernel, kineto_text
 
-from kprof_inject.export.torch_trace import Args, Bar, read_torch_trace
+from kprof_inject.pipeline.torch_traces import Args, Bar, read_torch_trace
 
 FIRST = Kernel("a", BASE_NS + 10**15 + 1, BASE_NS + 10**15 + 7_003, 5, (4, 2, 1), 128, 1, 20)
 SECOND = Kernel("b", BASE_NS + 5, BASE_NS + 9, 6)
