@@ -56,7 +56,7 @@ class PrintedType(Struct, frozen=True):
     @property
     def bits(self) -> int:
         """The size of an element in bits; a pointer counts as itself, not as its pointee."""
-        return _POINTER_BITS if self.is_pointer else bits_of(self.element)
+        return bits_of(self.element)
 
     @property
     def is_pointer(self) -> bool:
@@ -65,15 +65,16 @@ class PrintedType(Struct, frozen=True):
 
 
 def bits_of(element: str) -> int:
-    """Return the size in bits of an element that is no pointer; 0 if its name does not contain it."""
+    """Return the size in bits of an element, a pointer's own; 0 if its name does not contain it."""
+    if element.startswith("!tt.ptr"):
+        return _POINTER_BITS
     found = _WIDTH.match(element)
     return int(found[1]) if found and len(found[1]) <= _MAX_WIDTH_DIGITS else 0
 
 
 def bytes_of(element: str) -> int:
     """Return the size of an element type in bytes, at least 1."""
-    bits = _POINTER_BITS if element.startswith("!tt.ptr") else bits_of(element)
-    return max(bits // 8, 1)
+    return max(bits_of(element) // 8, 1)
 
 
 def types_of(operation: Operation) -> tuple[PrintedType, ...]:

@@ -10,7 +10,7 @@ from text_cases import facts_in
 
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
 
 CASES = facts_in(Path(__file__).with_name("types.txt"))
 
@@ -50,6 +50,7 @@ def test_how_large_an_element_is(element: str, bits: int) -> None:
 
 def test_what_a_pointer_leads_to() -> None:
     assert (POINTERS.pointee, POINTERS.is_pointer, A.pointee) == ("f16", True, "f16")
+    assert bits_of(PrintedType("", (), "!tt.ptr<!tt.ptr<f16>>").pointee) == 64
 
 
 def test_every_dot_and_load_of_the_fixtures_tells_its_types() -> None:
