@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,9 @@ from command_line import REAL_TORCH, CommandLine
 from programs.child import REPO, SMALL_TORCH, Ended, python_path
 from snapshots import check
 
+from kprof_inject.cli.main import root
 from kprof_inject.packages import REQUIRED, TO_RUN
+from kprof_inject.runtime import diagnosis
 from kprof_inject.runtime.diagnosis import gpus
 
 
@@ -46,13 +49,31 @@ def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine)
     assert os.listdir(kprof.folder / "home") == []
 
 
-def test_the_table_says_the_same(kprof: CommandLine) -> None:
-    ended = kprof("doctor")
-    assert ended.exit_code == 0
-    lines = [line.split()[:3] for line in ended.stdout.splitlines()]
+Doctor = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Runs some of its checks in this process, and has it end with an exit code."""
+
+    def call(exit_code: int, *checks: str, options: Sequence[str] = ()) -> tuple[str, str]:
+        monkeypatch.setattr(diagnosis, "_CHECKS", {name: diagnosis._CHECKS[name] for name in checks})
+        with pytest.raises(SystemExit) as ended:
+            root.main(["doctor", *options])
+        assert ended.value.code == exit_code
+        shown = capsys.readouterr()
+        return shown.out, shown.err
+
+    return call
+
+
+def test_the_table_says_the_same(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    out, err = doctor(0, "packages", "GPU")
+    lines = [line.split()[:3] for line in out.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
-    assert "try and causal need one" in ended.stdout
-    check("cli/doctor", ended.stderr, "next")
+    assert "try and causal need one" in " ".join(out.split())
+    check("cli/doctor", err, "next")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +92,10 @@ def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, status
     assert re.fullmatch(fact, rows["Triton"]["fact"])
 
 
-def test_the_interpreter_gets_in_the_way(kprof: CommandLine) -> None:
-    ended = kprof("doctor", "--json", env={"TRITON_INTERPRET": "1"})
-    assert ended.exit_code == 1
-    check("cli/doctor", findings(ended)["TRITON_INTERPRET"]["advice"], "TRITON_INTERPRET")
+def test_the_interpreter_gets_in_the_way(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    (row,) = json.loads(doctor(1, "TRITON_INTERPRET", options=["--json"])[0])
+    check("cli/doctor", row["advice"], "TRITON_INTERPRET")
 
 
 @pytest.mark.parametrize(
