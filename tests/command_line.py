@@ -49,7 +49,8 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ended:
         words = [str(word) for word in arguments]
         environment = {**self._environment, **(env or {})}
-        if not _ALONE.intersection(words) and not any(name.startswith(_READ_AT_START) for name in env or ()):
+        read_at_start = env != REAL_TORCH and any(name.startswith(_READ_AT_START) for name in env or ())
+        if not _ALONE.intersection(words) and not read_at_start:
             return forked(words, self.folder, environment, stdin)
         command = [sys.executable, "-m", "kprof_inject", *words]
         return run_child(command, self.folder, stdin=stdin, env=environment)
