@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,31 +49,22 @@ def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine)
     assert os.listdir(kprof.folder / "home") == []
 
 
-Doctor = Callable[..., tuple[str, str]]
-
-
-@pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """Runs some of its checks in this process, and has it end with an exit code."""
-
-    def call(exit_code: int, *checks: str, options: Sequence[str] = ()) -> tuple[str, str]:
-        monkeypatch.setattr(diagnosis, "_CHECKS", {name: diagnosis._CHECKS[name] for name in checks})
-        with pytest.raises(SystemExit) as ended:
-            root.main(["doctor", *options])
-        assert ended.value.code == exit_code
-        shown = capsys.readouterr()
-        return shown.out, shown.err
-
-    return call
-
-
-def test_the_table_says_the_same(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
-    out, err = doctor(0, "packages", "GPU")
-    lines = [line.split()[:3] for line in out.splitlines()]
+    assert exit_code_of(monkeypatch, "packages", "GPU") == 0
+    shown = capsys.readouterr()
+    lines = [line.split()[:3] for line in shown.out.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
-    assert "try and causal need one" in " ".join(out.split())
-    check("cli/doctor", err, "next")
+    assert "try and causal need one" in " ".join(shown.out.split())
+    check("cli/doctor", shown.err, "next")
+
+
+def exit_code_of(monkeypatch: pytest.MonkeyPatch, *checks: str, options: Sequence[str] = ()) -> object:
+    """How it ends if it makes only these checks, in this process."""
+    monkeypatch.setattr(diagnosis, "_CHECKS", {name: diagnosis._CHECKS[name] for name in checks})
+    with pytest.raises(SystemExit) as ended:
+        root.main(["doctor", *options])
+    return ended.value.code
 
 
 @pytest.mark.parametrize(
@@ -92,9 +83,10 @@ def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, status
     assert re.fullmatch(fact, rows["Triton"]["fact"])
 
 
-def test_the_interpreter_gets_in_the_way(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_gets_in_the_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    (row,) = json.loads(doctor(1, "TRITON_INTERPRET", options=["--json"])[0])
+    assert exit_code_of(monkeypatch, "TRITON_INTERPRET", options=["--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
     check("cli/doctor", row["advice"], "TRITON_INTERPRET")
 
 
