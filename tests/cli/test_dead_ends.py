@@ -212,14 +212,13 @@ def test_a_quoted_command_line_is_recognised(kprof: CommandLine) -> None:
 
 
 def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: CommandLine) -> None:
-    code = 5
     torch = "types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False))"
-    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit({code})\n")
+    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit(5)\n")
     ended = kprof("dump", "own.py")
-    assert ended.exit_code == code
+    assert ended.exit_code == 5
     error, hint = diagnosis(ended.stderr)
-    assert error.endswith(f" {code}")
-    check("cli/dead_ends", f"{error.removesuffix(str(code))}CODE\n{hint}", "own.py")
+    assert error.endswith(" 5")
+    check("cli/dead_ends", f"{error.removesuffix('5')}CODE\n{hint}", "own.py")
 
 
 def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) -> None:
