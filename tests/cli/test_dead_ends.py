@@ -213,12 +213,12 @@ def test_a_quoted_command_line_is_recognised(kprof: CommandLine) -> None:
 
 def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: CommandLine) -> None:
     torch = "types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False))"
-    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit(5)\n")
+    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit(2)\n")
     ended = kprof("dump", "own.py")
-    assert ended.exit_code == 5
+    assert ended.exit_code == 2
     error, hint = diagnosis(ended.stderr)
-    assert error.endswith(" 5")
-    check("cli/dead_ends", f"{error.removesuffix('5')}CODE\n{hint}", "own.py")
+    assert error.endswith(" 2")
+    check("cli/dead_ends", f"{error.removesuffix('2')}CODE\n{hint}", "own.py")
 
 
 def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) -> None:
