@@ -49,8 +49,9 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ended:
         words = [str(word) for word in arguments]
         environment = {**self._environment, **(env or {})}
-        if not _ALONE.intersection(words) and not any(name.startswith(_READ_AT_START) for name in env or ()):
-            return _forked(words, self.folder, environment, stdin)
+        read_at_start = env != REAL_TORCH and any(name.startswith(_READ_AT_START) for name in env or ())
+        if not _ALONE.intersection(words) and not read_at_start:
+            return forked(words, self.folder, environment, stdin)
         command = [sys.executable, "-m", "kprof_inject", *words]
         return run_child(command, self.folder, stdin=stdin, env=environment)
 
@@ -74,14 +75,17 @@ def without_sizes(messages: str) -> str:
     return re.sub(r"\b[\d.]+ ([kMG]?B|bytes)\b", "SIZE", messages)
 
 
-def _forked(arguments: list[str], folder: Path, settings: dict[str, str], stdin: bytes) -> Ended:
+def forked(
+    arguments: list[str], folder: Path, settings: dict[str, str], stdin: bytes = b"", in_one: bool = False
+) -> Ended:
+    """Run a command in a fork of this process; ``in_one`` has stderr in stdout, as a terminal shows both."""
     environment = {**clean_environment(folder), **settings}
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         theirs, ours = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(ours)
-            _become(arguments, folder, environment, (theirs, stdout, stderr))
+            _become(arguments, folder, environment, (theirs, stdout, stdout if in_one else stderr))
         os.close(theirs)
         exit_code = _exit_code_of(pid, ours, stdin)
         return Ended(exit_code, _text(stdout), _text(stderr))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,6 @@ from command_line import CommandLine
 from programs.child import PROGRAMS, REPO, Ended
 from snapshots import check
 
-from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.demo import _write_kernel
-from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, DEMO_WORKSPACE
 
 MODULE = "kernel.ttgir"
@@ -100,20 +98,16 @@ USAGE = [
     "profile --warps nope -- plain.py",
     "causal --seconds nope -- plain.py",
     "demo nope",
-    "doctor nope",
 ]
 
 AT_FIRST = {str(DEFAULT_WORKSPACE), MODULE, "plain.py", "notes.txt", "home"}
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a workspace as the demo leaves it, a module, a trace, a program, and a text."""
+def prepared(tmp_path_factory: pytest.TempPathFactory, captured_once: Path) -> Path:
+    """A folder with a workspace, a module, a program, and a text."""
     folder = tmp_path_factory.mktemp("prepared")
-    workspace = Workspace.create(folder / DEFAULT_WORKSPACE)
-    for name in ("matmul-one-stage", "matmul-three-stages"):
-        capture = shutil.copytree(REPO / "tests/captures" / name, workspace.new_capture_folder(), dirs_exist_ok=True)
-    _write_kernel(workspace, read_capture(Path(capture)).launches[0].kernel)
+    shutil.copytree(captured_once, folder / DEFAULT_WORKSPACE)
     shutil.copy(REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir", folder / MODULE)
     (folder / "plain.py").write_text("print('ran')\n")
     (folder / "notes.txt").write_text("some notes\n")
@@ -143,13 +137,20 @@ def offered(text: str) -> Iterator[str]:
         yield re.sub(r" (where|which|whose|until|for) .*", "", found.split(", ")[0]).strip()
 
 
-def follow(kprof: CommandLine, words: list[str]) -> Ended:
-    """Run a command that was offered, but open nothing."""
-    return kprof(*(word for word in words if word != "--open"))
+@pytest.fixture(scope="module")
+def follow(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ended]:
+    """Runs a command that was offered, each once for all tests, but opens nothing."""
+    folder = Path(shutil.copytree(prepared, tmp_path_factory.mktemp("followed") / "folder"))
+    shutil.copytree(folder / DEFAULT_WORKSPACE, folder / DEMO_WORKSPACE)
+    shutil.copytree(folder / DEMO_WORKSPACE / "captures/002", folder / DEMO_WORKSPACE / "captures/003")
+    kprof = CommandLine(folder)
+    return cache(lambda command: kprof(*(word for word in shlex.split(command) if word != "--open")))
 
 
 @pytest.mark.parametrize("words", FAILED)
-def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(kprof: CommandLine, words: str) -> None:
+def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(
+    kprof: CommandLine, follow: Callable[[str], Ended], words: str
+) -> None:
     ended = kprof(*shlex.split(words))
     assert ended.exit_code == 1
     error, *rest = diagnosis(ended.stderr)
@@ -158,18 +159,20 @@ def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(kpr
     assert kprof.read("notes.txt") == "some notes\n"
     hint = rest[-1].removeprefix("hint: ")
     for command in offered(hint):
-        if not command.startswith("demo") or words == FAILED[0]:  # it takes long
-            again = follow(kprof, shlex.split(command.replace("PROG", "plain.py")))
+        if not command.startswith("demo"):  # it takes long
+            again = follow(command.replace("PROG", "plain.py"))
             assert again.exit_code != 2, f"{command}: {again.stderr}"
             assert error not in again.stderr, f"{command}: {again.stderr}"
     for meant in re.findall(r"did you mean (\S+)\?", hint):
         wrong = next(word for word in shlex.split(words)[1:] if word in error)
-        again = follow(kprof, [meant if word == wrong else word for word in shlex.split(words)])
+        again = follow(shlex.join(meant if word == wrong else word for word in shlex.split(words)))
         assert error not in again.stderr, f"{meant}: {again.stderr}"
 
 
 @pytest.mark.parametrize("words", USAGE)
-def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(kprof: CommandLine, words: str) -> None:
+def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(
+    kprof: CommandLine, follow: Callable[[str], Ended], words: str
+) -> None:
     ended = kprof(*shlex.split(words))
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert {path.name for path in kprof.folder.iterdir()} == AT_FIRST
@@ -177,22 +180,23 @@ def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(kprof: 
     assert rest[-1].startswith("hint: ")
     assert "Usage:" not in ended.stderr
     for command in offered(rest[-1]):
-        again = kprof(*shlex.split(command.replace("python train.py", "python3 plain.py")))
+        again = follow(command.replace("python train.py", "python3 plain.py"))
         assert again.exit_code != 2, f"{command}: {again.stderr}"
 
 
-@pytest.mark.parametrize("words", ["report", "diff", "diff 1 2", "report 2", "insert", "list", "trace"])
-def test_no_command_is_offered_twice(kprof: CommandLine, words: str) -> None:
-    ended = kprof(*words.split())
+@pytest.mark.parametrize("words", ["report", "diff", "report 2", "insert", "list", "trace"])
+def test_no_command_is_offered_twice(follow: Callable[[str], Ended], words: str) -> None:
+    ended = follow(words)
     assert ended.exit_code == 0
     commands = [command for line in ended.stderr.splitlines() for command in offered(line)]
     assert len(commands) == len(set(commands)), commands
 
 
-def test_captures_have_numbers(kprof: CommandLine) -> None:
-    a, b = (f"kprof_out/captures/00{number}" for number in (1, 2))
-    assert kprof("diff", "1", "2").stdout == kprof("diff", a, b).stdout
-    assert kprof("report", "1").stdout == kprof("report", a).stdout != kprof("report").stdout
+def test_captures_have_numbers(kprof: CommandLine, follow: Callable[[str], Ended]) -> None:
+    a = "kprof_out/captures/001"
+    assert follow("diff").stdout == kprof("diff", "1", "2").stdout
+    assert kprof("report", "1").stdout == follow(f"report {a}").stdout != follow("report 2").stdout
+    assert follow("report 2").stdout == follow("report").stdout
     kprof("trace", "1")
     assert (kprof.folder / a / "trace.json").exists()
     assert diagnosis(kprof("report", "7").stderr) == ["error: kprof_out has no capture 7", "hint: it has 1, 2"]
@@ -207,15 +211,14 @@ def test_a_quoted_command_line_is_recognised(kprof: CommandLine) -> None:
     assert kprof("dump", "odd name.py").exit_code == 7
 
 
-@pytest.mark.parametrize("code", [2, 5])
-def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: CommandLine, code: int) -> None:
+def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: CommandLine) -> None:
     torch = "types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False))"
-    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit({code})\n")
+    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit(2)\n")
     ended = kprof("dump", "own.py")
-    assert ended.exit_code == code
+    assert ended.exit_code == 2
     error, hint = diagnosis(ended.stderr)
-    assert error.endswith(f" {code}")
-    check("cli/dead_ends", f"{error.removesuffix(str(code))}CODE\n{hint}", "own.py")
+    assert error.endswith(" 2")
+    check("cli/dead_ends", f"{error.removesuffix('2')}CODE\n{hint}", "own.py")
 
 
 def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) -> None:
@@ -224,14 +227,11 @@ def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) 
     assert (kprof.folder / "new/kernels").is_dir()
 
 
-def test_the_demo_has_a_workspace_of_its_own(kprof: CommandLine) -> None:
-    before = sorted((kprof.folder / DEFAULT_WORKSPACE).rglob("*"))
-    ended = kprof("demo")
-    assert ended.exit_code == 0
-    assert sorted((kprof.folder / DEFAULT_WORKSPACE).rglob("*")) == before
-    assert (kprof.folder / DEMO_WORKSPACE / "captures/002").is_dir()
-    commands = [command for line in ended.stderr.splitlines() for command in offered(line)]
+def test_no_command_is_offered_twice_by_the_demo_and_each_works(
+    demo_once: tuple[Path, Ended], follow: Callable[[str], Ended]
+) -> None:
+    commands = [command for line in demo_once[1].stderr.splitlines() for command in offered(line)]
     assert len(commands) == len(set(commands)), commands
     for command in commands:
         if "PROG" not in command:
-            assert follow(kprof, shlex.split(command)).exit_code == 0, command
+            assert follow(command).exit_code == 0, command

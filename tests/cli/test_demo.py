@@ -5,33 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import Ended, clean_environment, fake_gpu_path, run_child
+from programs.child import Ended, fake_gpu_path
 from snapshots import check
 
-
-@pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
-    """A folder in which the demo ran once, and what it said."""
-    folder = tmp_path_factory.mktemp("demo")
-    (folder / "home").mkdir()
-    return folder, CommandLine(folder)("demo", "-o", "ws")
+from kprof_inject.cli import demo
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, DEMO_WORKSPACE
 
 
-@pytest.fixture
-def replayed(kprof: CommandLine, replay: tuple[Path, Ended]) -> CommandLine:
-    """With a copy of its workspace."""
-    shutil.copytree(replay[0] / "ws", kprof.folder / "ws")
-    return kprof
-
-
-def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, Ended]) -> None:
-    folder, ended = replay
+def test_the_recorded_captures_are_replayed_and_compared(demo_once: tuple[Path, Ended]) -> None:
+    folder, ended = demo_once
     assert ended.exit_code == 0, ended.stderr
     assert "kprof-inject: no GPU here: replaying captures" in ended.stderr
     assert "inserted 14 records into matmul_kernel " in ended.stderr
@@ -48,56 +36,54 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     check("cli/demo", ended.stdout)
 
     # The launch and the call that made it; 256 CTAs of 4 warps, 16 steps along K, and three waits before and after.
-    events = json.loads((folder / "ws/trace.json").read_text())["traceEvents"]
+    events = json.loads((folder / DEMO_WORKSPACE / "trace.json").read_text())["traceEvents"]
     names = Counter(event["name"] for event in events if event["ph"] == "X")
     waits = {"ttg.async_wait": 1024 * 17, "ttng.warp_group_dot_wait": 1024 * 17}
     assert names == {"matmul_kernel": 2, "func": 1024, "loop[0]": 1024, "iter[0]": 16384, **waits}
 
-    assert sorted(os.listdir(folder)) == ["home", "ws"]
+    # Its workspace is its own, whatever the settings are.
+    assert sorted(os.listdir(folder)) == ["home", str(DEMO_WORKSPACE), str(DEFAULT_WORKSPACE), "pyproject.toml"]
     assert os.listdir(folder / "home") == []
+    assert os.listdir(folder / DEFAULT_WORKSPACE) == ["workspace.json"]
 
 
-def test_two_captures_of_one_workspace_are_compared(replayed: CommandLine) -> None:
-    ended = replayed("diff", "ws")
+def test_its_captures_are_compared_and_the_page_has_what_changed_at_each_line(
+    kprof: CommandLine, demo_once: tuple[Path, Ended]
+) -> None:
+    captures = Workspace.create(kprof.folder / "ws").folder / "captures"
+    shutil.copytree(demo_once[0] / DEMO_WORKSPACE / "captures", captures)
+    ended = kprof("diff", "ws", "--html", "diff.html", env={"COLUMNS": "160"})
     assert ended.exit_code == 0
-    assert "kprof-inject report ws/captures/003; " in ended.stderr
-    assert ended.stdout == replayed("diff", "ws/captures/002", "ws/captures/003").stdout
+    assert ended.stderr.endswith(": kprof-inject report ws/captures/003\n")
+    check("frozen/diffs", ended.stdout, "one-stage three-stages")
+    page = kprof.read("diff.html")
+    assert "\n  loop[0]: -12.2 µs per CTA; " in page[page.index('<pre class="code">code:\n') :]
     for other in ("001", "002"):
-        shutil.rmtree(replayed.folder / "ws/captures" / other)
-    alone = replayed("diff", "ws")
+        shutil.rmtree(captures / other)
+    alone = kprof("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
     check("cli/demo_workspace", alone.stderr, "diff of one capture")
 
 
-@pytest.mark.parametrize("command", ["list", "check", "insert"])
-def test_without_a_kernel_there_is_nothing_to_do(replayed: CommandLine, command: str) -> None:
-    shutil.rmtree(replayed.folder / "ws/kernels")
-    ended = replayed(command, "ws")
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.errors() == ["error: ws contains no kernels"]
+def test_without_a_kernel_there_is_nothing_to_do(kprof: CommandLine) -> None:
+    Workspace.create(kprof.folder / "ws")
+    for command in ("list", "check", "insert"):
+        ended = kprof(command, "ws")
+        assert (ended.exit_code, ended.stdout) == (1, "")
+        assert ended.errors() == ["error: ws contains no kernels"]
 
 
-def test_a_workspaces_kernels_are_checked_as_they_will_run(replayed: CommandLine) -> None:
-    (dumped,) = json.loads(replayed("check", "ws", "--json").stdout)
+def test_a_workspaces_kernels_are_checked_as_they_will_run(kprof: CommandLine, captured_once: Path) -> None:
+    shutil.copytree(captured_once, kprof.folder / "ws", ignore=shutil.ignore_patterns("captures"))
+    (dumped,) = json.loads(kprof("check", "ws", "--json").stdout)
     assert (dumped["records"], dumped["file"].endswith("kernel.ttgir")) == (0, True)
     # As the driver of an H100 says of this kernel, whose TTGIR is of Triton 3.6, too.
     assert (dumped["registers"], dumped["spills"]) == (213, 0)
-    replayed("insert", "ws")
-    (planned,) = json.loads(replayed("check", "ws", "--json").stdout)
+    kprof("insert", "ws")
+    (planned,) = json.loads(kprof("check", "ws", "--json").stdout)
     assert planned["records"] == 6
 
 
-LIVE = """
-import sys
-from pathlib import Path
-from kprof_inject.cli import demo
-from kprof_inject.cli.main import main
-
-demo.has_gpu = lambda: True
-demo._EXAMPLES = (Path("examples"),)
-sys.argv = ["kprof-inject", "demo", "-o", "ws"]
-main()
-"""
 PROGRAM = """
 import sys
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
@@ -111,12 +97,13 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def test_with_a_gpu_all_are_profiled(tmp_path: Path) -> None:
+def test_with_a_gpu_all_are_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").mkdir()
     for name in ("matmul.py", "attention.py"):
         (tmp_path / "examples" / name).write_text(PROGRAM)
-    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
-    ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
+    monkeypatch.setattr(demo, "has_gpu", lambda: True)
+    monkeypatch.setattr(demo, "_EXAMPLES", (tmp_path / "examples",))
+    ended = CommandLine(tmp_path, fake_gpu_path())("demo", "-o", "ws")
     assert ended.exit_code == 0, ended.stderr
     titles = [
         line for line in ended.stdout.splitlines() if line.endswith(("num_stages=1", "num_stages=3", "B against A"))
@@ -127,10 +114,3 @@ def test_with_a_gpu_all_are_profiled(tmp_path: Path) -> None:
     assert ended.stdout.endswith("  the whole kernel\n    argument n 9 → 3\n")
     assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002", "003"]
     assert "causal attention, with a softmax and two loops: kprof-inject report ws/captures/001\n" in ended.stderr
-
-
-def test_the_page_has_what_changed_at_each_line(replayed: CommandLine) -> None:
-    ended = replayed("diff", "ws", "--html", "diff.html")
-    assert ended.exit_code == 0
-    page = replayed.read("diff.html")
-    assert "\n  loop[0]: -12.2 µs per CTA; " in page[page.index('<pre class="code">code:\n') :]

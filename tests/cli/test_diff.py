@@ -179,7 +179,11 @@ def test_mistakes_are_told(kprof: CommandLine, before: Path, arguments: str, exi
     check("cli/diff_mistakes", "\n".join(_said(ended)), arguments)
 
 
-def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: CommandLine) -> None:
+def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(
+    kprof: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without compiling them: tests below do."""
+    monkeypatch.setattr("kprof_inject.cli.diff._build_of", lambda *_: None)
     a = REPO / "ttgir_fixtures/3.6.0/cuda-90/matmul.ttgir"
     (kprof.folder / "b.ttgir").write_text(a.read_text().replace("{num = 2 : i32}", "{num = 0 : i32}"))
     ended = kprof("diff", a, "b.ttgir")

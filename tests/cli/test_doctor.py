@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tomllib
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,9 @@ from command_line import REAL_TORCH, CommandLine
 from programs.child import REPO, SMALL_TORCH, Ended, python_path
 from snapshots import check
 
+from kprof_inject.cli.main import root
 from kprof_inject.packages import REQUIRED, TO_RUN
+from kprof_inject.runtime import diagnosis
 from kprof_inject.runtime.diagnosis import gpus
 
 
@@ -46,13 +49,22 @@ def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine)
     assert os.listdir(kprof.folder / "home") == []
 
 
-def test_the_table_says_the_same(kprof: CommandLine) -> None:
-    ended = kprof("doctor")
-    assert ended.exit_code == 0
-    lines = [line.split()[:3] for line in ended.stdout.splitlines()]
+def test_the_table_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    assert exit_code_of(monkeypatch, "packages", "GPU") == 0
+    shown = capsys.readouterr()
+    lines = [line.split()[:3] for line in shown.out.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
-    assert "try and causal need one" in ended.stdout
-    check("cli/doctor", ended.stderr, "next")
+    assert "try and causal need one" in " ".join(shown.out.split())
+    check("cli/doctor", shown.err, "next")
+
+
+def exit_code_of(monkeypatch: pytest.MonkeyPatch, *checks: str, options: Sequence[str] = ()) -> object:
+    """How it ends if it makes only these checks, in this process."""
+    monkeypatch.setattr(diagnosis, "_CHECKS", {name: diagnosis._CHECKS[name] for name in checks})
+    with pytest.raises(SystemExit) as ended:
+        root.main(["doctor", *options])
+    return ended.value.code
 
 
 @pytest.mark.parametrize(
@@ -71,10 +83,11 @@ def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, status
     assert re.fullmatch(fact, rows["Triton"]["fact"])
 
 
-def test_the_interpreter_gets_in_the_way(kprof: CommandLine) -> None:
-    ended = kprof("doctor", "--json", env={"TRITON_INTERPRET": "1"})
-    assert ended.exit_code == 1
-    check("cli/doctor", findings(ended)["TRITON_INTERPRET"]["advice"], "TRITON_INTERPRET")
+def test_the_interpreter_gets_in_the_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert exit_code_of(monkeypatch, "TRITON_INTERPRET", options=["--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    check("cli/doctor", row["advice"], "TRITON_INTERPRET")
 
 
 @pytest.mark.parametrize(

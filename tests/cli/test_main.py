@@ -83,7 +83,6 @@ def test_without_a_place_for_the_file_the_details_are_on_stderr(
 @pytest.mark.parametrize(
     ("command", "exit_code", "said"),
     [
-        ("list", 0, []),
         ("strip", 1, ["error: stdout is closed", "hint: name a file with -o"]),
         ("check", 0, []),
     ],

@@ -84,7 +84,7 @@ def test_a_triton_that_we_cannot_join_is_told_of(kprof: CommandLine) -> None:
     (kprof.folder / "triton").mkdir()
     kprof.write("triton/__init__.py", '__version__ = "1.0"\n')
     kprof.write("prog.py", "import triton\nprint('works')\n")
-    ended = kprof("dump", "prog.py", env={"PYTHONPATH": python_path(kprof.folder)})
+    ended = CommandLine(kprof.folder, python_path(kprof.folder))("dump", "prog.py")
     assert (ended.exit_code, ended.stdout) == (1, "works\n")
     (error,) = ended.errors()
     assert "joining Triton: " in error

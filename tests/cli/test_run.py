@@ -63,7 +63,14 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     ]
     assert reported(workspace) == {("accumulate", "instrumented"): 2}
 
-    # Neither run, nor the dump before, used a cache of the user's: one that is named, or the one at home.
+    # Nor has the next dump, without whose plan nothing runs.
+    dumped = kprof("dump", "-o", workspace, CROSS_COMPILE)
+    assert [got(values)[2:] for values in dumped.json_lines()] == [([], False, False)] * 3
+    refused = kprof("run", workspace, CROSS_COMPILE)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    check("cli/run", diagnosis(refused), "no records")
+
+    # Neither run, nor a dump, used a cache of the user's: one that is named, or the one at home.
     assert sorted(os.listdir(kprof.folder)) == ["home", "workspace"]
     assert os.listdir(kprof.folder / "home") == []
 
@@ -71,13 +78,15 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
 @pytest.mark.triton
 @pytest.mark.skipif(not installed_version().global_buffer_on, reason="no records in global memory")
 def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> None:
-    kprof("insert", workspace, "--at", "scale/func", "--at", "accumulate/func")
+    kprof("insert", workspace, "--at", "scale/func", "--at", "accumulate/iter", "--iter-records", "two")
     ended = kprof(
         *("run", workspace, "--buffer-type", "global", "--buffer-size", "20000", "--warps", "1,6", "--clock32"),
         *("--sched-stores", CROSS_COMPILE),
     )
     # One ring of 16384 bytes for each warp that there is to record, then of half of that for both.
     assert [values["scratch_bytes"] for values in ended.json_lines()] == [16384 + 128, 16384 + 128, 16384 + 128]
+    # With two records of each iteration, stores may be moved.
+    assert [got(values)[2] for values in ended.json_lines()] == [["kernel body", "iter[0]"]] * 2 + [["func"]]
 
 
 def test_moved_stores_and_one_record_of_each_iteration_are_refused(kprof: CommandLine, workspace: Path) -> None:
@@ -87,37 +96,11 @@ def test_moved_stores_and_one_record_of_each_iteration_are_refused(kprof: Comman
     check("cli/run", diagnosis(refused), "--sched-stores with one record an iteration")
 
 
-@pytest.mark.triton
-def test_stores_may_be_moved_with_two_records_of_each_iteration(kprof: CommandLine, workspace: Path) -> None:
-    kprof("insert", workspace, "--at", "accumulate/iter", "--iter-records", "two")
-    ended = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
-    assert [got(values)[2] for values in ended.json_lines()] == [
-        ["kernel body", "iter[0]"],
-        ["kernel body", "iter[0]"],
-        [],
-    ]
-
-
 def test_scheduling_barriers_are_refused_before_a_program_for_nvidia_runs(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func")
     refused = kprof("run", workspace, "--sched-barriers", CROSS_COMPILE)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "error: --sched-barriers needs an AMD GPU" in refused.stderr
-
-
-def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:
-    kprof("insert", workspace, "--at", "scale/func")
-    assert [bool(values["records"]) for values in kprof("run", workspace, CROSS_COMPILE).json_lines()] == [
-        False,
-        False,
-        True,
-    ]
-    kprof("dump", "-o", workspace, CROSS_COMPILE)
-    refused = kprof("run", workspace, CROSS_COMPILE)
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    check("cli/run", diagnosis(refused), "no records")
-    ended = kprof("dump", "-o", workspace, CROSS_COMPILE)
-    assert [got(values)[2:] for values in ended.json_lines()] == [([], False, False)] * 3
 
 
 def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspace: Path) -> None:
@@ -129,10 +112,14 @@ def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspac
     assert not (workspace / "captures").exists()
 
 
-def test_a_kernel_whose_source_changed_after_the_dump_runs_plain(kprof: CommandLine) -> None:
+def test_a_kernel_whose_source_changed_runs_plain_and_a_long_name_makes_no_difference(kprof: CommandLine) -> None:
+    """The name is longer than Triton's file names."""
     program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "cross_compile.py"
+    long = "scale_" + "x" * 194
+    for name in ("kernels.py", "cross_compile.py"):
+        kprof.write(f"program/{name}", kprof.read(f"program/{name}").replace("scale", long))
     kprof("dump", program)
-    kprof("insert", "kprof_out", "--at", "func")
+    assert kprof("insert", "kprof_out", "--at", "func").exit_code == 0
     kernels = kprof.read("program/kernels.py")
     kprof.write("program/kernels.py", kernels.replace("total += tl.load", "total -= tl.load"))
 
@@ -140,61 +127,34 @@ def test_a_kernel_whose_source_changed_after_the_dump_runs_plain(kprof: CommandL
     assert [got(values)[:3] for values in ended.json_lines()] == [
         ("accumulate", 4, []),
         ("accumulate", 8, []),
-        ("scale", 4, ["func"]),
+        (long, 4, ["func"]),
     ]
-    assert reported(kprof.folder / "kprof_out") == {("scale", "instrumented"): 1}
+    assert reported(kprof.folder / "kprof_out") == {(long, "instrumented"): 1}
 
 
-@pytest.mark.parametrize(
-    ("instrumented", "reason"),
-    [
-        ("this is no module", "this is not TTGIR as Triton prints it"),
-        (None, "cannot read "),
-    ],
-    ids=["broken", "gone"],
-)
-def test_a_kernel_that_cannot_take_its_records_is_left_alone(
-    kprof: CommandLine, workspace: Path, instrumented: str | None, reason: str
-) -> None:
+def test_kernels_that_cannot_take_their_records_are_left_alone(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "func")
-    (override,) = workspace.glob("override/scale-*/*/scale.ttgir")
-    override.unlink()
-    if instrumented is not None:
-        override.write_text(instrumented)
-
+    broken, sound = sorted(workspace.glob("override/accumulate-*/*/accumulate.ttgir"))
+    broken.write_text("this is no module")
+    (path,) = workspace.glob("kernels/scale-*/kernel.json")
+    kernel = path.read_text()
+    path.write_text(json.dumps({**json.loads(kernel), "triton_version": "2.0.0"}))
     ended = kprof("run", workspace, CROSS_COMPILE)
-    assert [got(values)[:3] for values in ended.json_lines()] == [
-        ("accumulate", 4, ["func"]),
-        ("accumulate", 8, ["func"]),
-        ("scale", 4, []),
-    ]
-    assert reported(workspace) == {("accumulate", "instrumented"): 2, ("scale", "left alone"): 1}
+    assert sorted(values["records"] for values in ended.json_lines()) == [[], [], ["func"]]
+    assert reported(workspace) == {
+        ("accumulate", "instrumented"): 1,
+        ("accumulate", "left alone"): 1,
+        ("scale", "left alone"): 1,
+    }
     (error,) = ended.errors()
-    assert f": scale: {reason}" in error
+    assert "accumulate: this is not TTGIR as Triton prints it" in error and "scale: Triton 2.0.0 dumped it, " in error
     assert ended.exit_code == 1
     assert "Traceback" not in ended.stderr
 
-
-def test_a_kernel_that_another_triton_dumped_is_left_alone(kprof: CommandLine, workspace: Path) -> None:
-    kprof("insert", workspace, "--at", "scale/func")
-    (path,) = workspace.glob("kernels/scale-*/kernel.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "triton_version": "2.0.0"}))
-
-    ended = kprof("run", workspace, CROSS_COMPILE)
-    assert [values["records"] for values in ended.json_lines()] == [[], [], []]
-    (error,) = ended.errors()
-    assert "scale: Triton 2.0.0 dumped it, " in error
-    assert ended.exit_code == 1
-
-
-def test_a_name_longer_than_tritons_file_names_makes_no_difference(kprof: CommandLine) -> None:
-    program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "cross_compile.py"
-    long = "scale_" + "x" * 194
-    for name in ("kernels.py", "cross_compile.py"):
-        kprof.write(f"program/{name}", kprof.read(f"program/{name}").replace("scale", long))
-    kprof("dump", "--kernel", "scale*", program)
-    assert kprof("insert", "kprof_out").exit_code == 0
-    assert [values["records"] for values in kprof("run", "kprof_out", program).json_lines()] == [[], [], ["func"]]
+    path.write_text(kernel)
+    sound.unlink()
+    gone = kprof("run", workspace, "--kernel", "accumulate", CROSS_COMPILE)
+    assert "accumulate: cannot read " in gone.stderr and "Traceback" not in gone.stderr
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ hooks = ["msgspec.py"]
 
 COMMANDS = [
     ["profile", "-o", "ws", "scale.launch"],
-    ["diff", "scale.launch", "scale.launch"],
     ["try", "-o", "tried", "--edit", "num_warps=2", "scale.launch"],
     ["causal", "-o", "delayed", "--at", "func", "--seconds", "0.1", "scale.launch"],
     ["list", "kernel.ttgir"],

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from fake_gpu.gpu import CTA_NS, REORDERED_NS
 from launch_files import edit
 from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_path, run_child
 
+from kprof_inject.pipeline import edit_trials
+from kprof_inject.pipeline.edit_trials import TryChoice
 from kprof_inject.report.experiments import tried_schema
+from kprof_inject.runtime.worker.edit_kinds import parse_edits
 from kprof_inject.workspace import Workspace
 
 STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
@@ -61,6 +65,7 @@ def tried(kprof: CommandLine, *words: str | Path, exit_code: int = 0) -> dict[st
     """Return what ``try --json`` prints of the only kernel."""
     ended = kprof("try", "-o", "ws", "--seconds", "60", "--json", *words)
     assert ended.exit_code == exit_code, ended.stderr
+    assert ended.stdout.count("result [30.0, 60.0, 90.0]\n") == (2 if "--" in words else 0)
     values = json.loads(ended.stdout[ended.stdout.index("{") :])
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
     (kernel,) = values["kernels"]
@@ -123,12 +128,14 @@ def test_edits_that_cannot_be_read_are_left_out(after_trial: CommandLine) -> Non
     assert "edits.json" in ended.stderr and "run try again" in ended.stderr
 
 
-def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None:
-    ended = kprof("try", "-o", "ws", "--seconds", "60", "--edit", "num_warps=16", "--", sys.executable, "prog.py")
+def test_profile_can_try_and_its_launches_are_tried_again(kprof: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit_trials, "TryChoice", partial(TryChoice, edits=(parse_edits("num_warps=16"),)))
+    ended = kprof("profile", "-o", "ws", "--try", "--", sys.executable, "prog.py")
     assert ended.exit_code == 0, ended.stderr
-    assert ended.stdout.count("result [30.0, 60.0, 90.0]") == 2, "it runs as by itself"
-    assert "num_warps=16 makes scale 6.1 % ± 0.0 faster" in ended.stdout
+    assert ended.stdout.startswith("result [30.0, 60.0, 90.0]\n"), "it runs as by itself"
+    assert ended.stdout.index("LIMIT") < ended.stdout.index("num_warps=16 makes scale 6.1 % ± 0.0 faster")
     assert "scale[grid](..., num_warps=16)" in ended.stdout
+    assert list((kprof.folder / "ws/launches").glob("*/*.launch"))
     # A received workspace may name any program.
     (process,) = (kprof.folder / "ws/captures/001").glob("*/process.json")
     evil = kprof.folder / "evil"
@@ -136,12 +143,16 @@ def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None
     evil.chmod(0o755)
     process.write_text(json.dumps({**json.loads(process.read_text()), "executable": str(evil)}))
     make_editable(process.parents[1])
-    mine = tried(kprof, "--edit", "num_warps=8", "--edit", "num_warps=3")
+    kernel = tried(kprof, "--edit", "num_warps=2", "--edit", "num_warps=3")
     assert not (kprof.folder / "started").exists()
-    assert {text: each["outcome"] for text, each in names(mine).items()} == {
-        "num_warps=8": "faster",
+    assert {text: each["outcome"] for text, each in names(kernel).items()} == {
+        "num_warps=2": "slower",
         "num_warps=3": "refused",
     }
+    assert kernel["apply"] is None, "there is no win"
+    assert kernel["headline"].startswith("no edit makes scale faster: 1 edit measured at 19.6 µs")
+    folder = Workspace.open(kprof.folder / "ws").edits_folder(kernel["record"]["variant"])
+    assert [path.name for path in folder.iterdir()] == ["edits.json"]
 
 
 BLOCKS = """
@@ -159,14 +170,16 @@ print("result", out.tolist()[:3])
 @pytest.mark.slow
 def test_other_values_of_constants_come_with_the_programs_grid(kprof: CommandLine) -> None:
     (kprof.folder / "prog.py").write_text(BLOCKS.replace("GRID", 'lambda meta: (16 // meta["BLOCK"],)'))
-    kernel = tried(kprof, "--values", "BLOCK=4,2", "--values", "OTHER=1", "--", sys.executable, "prog.py")
+    words = [f"--edit={edit}" for edit in ("values=BLOCK=4", "values=BLOCK=2")]
+    words += ["--values", "BLOCK=4,2", "--values", "OTHER=1"]
+    kernel = tried(kprof, *words, "--", sys.executable, "prog.py")
     found = names(kernel)
     assert found["values=BLOCK=2"]["constants"] == {"BLOCK": 2}
     gains = [found[f"values=BLOCK={block}"]["gain"]["won"] for block in (4, 2)]
     assert gains == [pytest.approx(12 * CTA_NS / 21_170), pytest.approx(8 * CTA_NS / 21_170)]
     applied = kernel["apply"]
     assert applied["constants"] == {"BLOCK": 4}
-    assert applied["triton_config"] == "triton.Config({'BLOCK': 4}, num_warps=16, num_stages=3)"
+    assert applied["triton_config"] == "triton.Config({'BLOCK': 4}, num_warps=4, num_stages=3)"
 
 
 @pytest.mark.slow
@@ -206,13 +219,10 @@ def test_edits_of_ttgir_are_written_as_an_override(kprof: CommandLine, scale_lau
     shown = PROGRAM + "print('took', gpu.ran[-1].duration_ns)"
     (kprof.folder / "prog.py").write_text(shown)
     environment = {**clean_environment(kprof.folder), "PYTHONPATH": fake_gpu_path(STARTUP)}
-    took = []
-    for command in ("PROG", applied["command"]):
-        words = ["sh", "-c", command.replace("PROG", f"{sys.executable} prog.py")]
-        ended = run_child(words, kprof.folder, env=environment)
-        assert "result [30.0, 60.0, 90.0]" in ended.stdout, ended.stderr
-        took.append(int(ended.stdout.split()[-1]))
-    assert took == [19_570, 19_570 - REORDERED_NS]
+    command = applied["command"].replace("PROG", f"{sys.executable} prog.py")
+    ended = run_child(["sh", "-c", command], kprof.folder, env=environment)
+    assert "result [30.0, 60.0, 90.0]" in ended.stdout, ended.stderr
+    assert int(ended.stdout.split()[-1]) == 19_570 - REORDERED_NS
 
 
 def test_edits_of_options_and_ttgir_are_combined(kprof: CommandLine, scale_launch: Path) -> None:
@@ -225,15 +235,6 @@ def test_edits_of_options_and_ttgir_are_combined(kprof: CommandLine, scale_launc
     text = Path(applied["ttgir"]).read_text()
     assert '"ttg.num-warps" = 16' in text
     assert "%kprof_order" in text
-
-
-@pytest.mark.slow
-def test_without_a_win_there_is_nothing_to_apply(kprof: CommandLine, scale_launch: Path) -> None:
-    kernel = tried(kprof, "--edit", "num_warps=2", scale_launch)
-    assert kernel["apply"] is None
-    assert kernel["headline"].startswith("no edit makes scale faster: 1 edit measured at 19.6 µs")
-    folder = Workspace.open(kprof.folder / "ws").edits_folder(kernel["record"]["variant"])
-    assert [path.name for path in folder.iterdir()] == ["edits.json"]
 
 
 def test_a_kernel_that_polls_is_not_tried(kprof: CommandLine, scale_launch: Path) -> None:
@@ -277,13 +278,6 @@ def test_an_interrupted_program_is_reported_without_edits(kprof: CommandLine) ->
     assert ended.exit_code == 130, ended.stderr
     assert "trying no edits" in ended.stderr
     assert "LIMIT" in ended.stdout
-
-
-def test_profile_can_try(kprof: CommandLine) -> None:
-    ended = kprof("profile", "-o", "ws", "--try", "--", sys.executable, "prog.py")
-    assert ended.exit_code == 0, ended.stderr
-    assert ended.stdout.index("LIMIT") < ended.stdout.index("num_warps=16 makes scale")
-    assert list((kprof.folder / "ws/launches").glob("*/*.launch"))
 
 
 def refused(ended: Ended) -> str:
