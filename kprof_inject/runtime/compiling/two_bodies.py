@@ -68,8 +68,7 @@ def with_two_bodies(
             # Its lines are counted in the files of another module.
             _RETURN.sub("bra $kprof_ended;", _renamed(_LOCATION.sub("", without.code))),
             "}\n$kprof_ended:\n",
-            _FIRST_THREAD,
-            _LEFT_END,
+            _LEAVE_END,
             "$kprof_with:\n",
             _row_address(row_bytes, cluster_ctas),
             _OFFSETS[offset_bits].format(row_bytes=row_bytes),
@@ -128,8 +127,7 @@ def with_one_body(
             "\tmov.pred %kprof_records, %kprof_p;\n",
             _RETURN.sub("bra $kprof_ended;", module.code),
             "$kprof_ended:\n\t@%kprof_records bra $kprof_with;\n",
-            _FIRST_THREAD,
-            _LEFT_END,
+            _LEAVE_END,
             "$kprof_with:\n",
             _ENDED,
             _row_address(row_bytes, cluster_ctas),
@@ -202,28 +200,6 @@ def _joined(clean: str, recorded: str) -> str:
     return recorded + shared
 
 
-# Computes the CTA's row without a sample, as Proton does, in ``%kprof_row``.
-_ROW = """\
-	mov.u32 %kprof_row, %ctaid.z;
-	mov.u32 %kprof_a, %nctaid.y;
-	mov.u32 %kprof_b, %ctaid.y;
-	mad.lo.u32 %kprof_row, %kprof_row, %kprof_a, %kprof_b;
-	mov.u32 %kprof_a, %nctaid.x;
-	mov.u32 %kprof_b, %ctaid.x;
-	mad.lo.u32 %kprof_row, %kprof_row, %kprof_a, %kprof_b;
-"""
-
-
-def _address(buffer: str) -> str:
-    """Split the buffer's address into ``%kprof_rows`` and, in ``%kprof_shift``, its lowest bits."""
-    return f"""\
-	ld.param.b64 %kprof_rows, [{buffer}];
-	cvt.u32.u64 %kprof_shift, %kprof_rows;
-	and.b32 %kprof_shift, %kprof_shift, {ADDRESS_ALIGNMENT - 1};
-	and.b64 %kprof_rows, %kprof_rows, {-ADDRESS_ALIGNMENT};
-"""
-
-
 _REGISTERS = """\
 	.reg .pred %kprof_p, %kprof_q, %kprof_records;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
@@ -233,9 +209,23 @@ _REGISTERS = """\
 
 
 def _choice(buffer: str, cluster_ctas: int) -> str:
-    """Compute the CTA's block, and 0 in ``%kprof_a`` and true in ``%kprof_p`` if the CTA records."""
+    """Compute the CTA's row without a sample, as Proton does, its block, and whether it records, in ``%kprof_p``.
+
+    The buffer's address is split into ``%kprof_rows`` and, in ``%kprof_shift``, its lowest bits.
+    """
     return f"""\
-{_address(buffer)}{_ROW}	shr.u32 %kprof_cluster, %kprof_row, {cluster_ctas.bit_length() - 1};
+	ld.param.b64 %kprof_rows, [{buffer}];
+	cvt.u32.u64 %kprof_shift, %kprof_rows;
+	and.b32 %kprof_shift, %kprof_shift, {ADDRESS_ALIGNMENT - 1};
+	and.b64 %kprof_rows, %kprof_rows, {-ADDRESS_ALIGNMENT};
+	mov.u32 %kprof_row, %ctaid.z;
+	mov.u32 %kprof_a, %nctaid.y;
+	mov.u32 %kprof_b, %ctaid.y;
+	mad.lo.u32 %kprof_row, %kprof_row, %kprof_a, %kprof_b;
+	mov.u32 %kprof_a, %nctaid.x;
+	mov.u32 %kprof_b, %ctaid.x;
+	mad.lo.u32 %kprof_row, %kprof_row, %kprof_a, %kprof_b;
+	shr.u32 %kprof_cluster, %kprof_row, {cluster_ctas.bit_length() - 1};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;
 	mul.lo.u32 %kprof_a, %kprof_block, {HASH_FACTOR};
 	shr.u32 %kprof_a, %kprof_a, {HASH_SHIFT};
@@ -251,12 +241,10 @@ def _choice(buffer: str, cluster_ctas: int) -> str:
 # A CTA that does not record leaves the end of its first warp, and its SM. The ends of all warps would cost two to three
 # times as much, and a store instead of the reduction twice; where CTAs are very short, other threads that compute the
 # address would cost as much as the write. The word only rises, so the host clears what a launch of another grid left.
-_FIRST_THREAD = """\
+_LEAVE_END = f"""\
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p ret;
-"""
-_LEFT_END = f"""\
 	mad.wide.s32 %kprof_c, %kprof_row, -{END_BYTES}, %kprof_rows;
 	mov.u32 %kprof_a, %smid;
 	cvt.u64.u32 %kprof_base, %kprof_a;

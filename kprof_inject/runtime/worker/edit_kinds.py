@@ -36,26 +36,14 @@ _MIN_REGISTERS = 24
 _UNIT = 8  # the hardware allocates 256 registers for a warp at a time, so a thread gets a multiple of 8
 
 
-def _more_stages(kernel: KernelToEdit) -> list[str]:
+def _numbers(least: int, wanted: Sequence[int], most: int) -> list[str]:
+    return [str(number) for number in wanted if least <= number <= most]
+
+
+def _other_stages(kernel: KernelToEdit, *more: int) -> list[str]:
     present = kernel.number("num_stages")
-    wanted = range(present + 1, min(present + 2, _MAX_PROPOSED_STAGES) + 1)
-    return [str(stages) for stages in wanted] if present and _LOOP.search(kernel.ttir) else []
-
-
-def _fewer_stages(kernel: KernelToEdit) -> list[str]:
-    present = kernel.number("num_stages")
-    wanted = range(present - 1, max(present - 2, 1) - 1, -1)
-    return [str(stages) for stages in wanted] if _LOOP.search(kernel.ttir) else []
-
-
-def _more_warps(kernel: KernelToEdit) -> list[str]:
-    wanted = [kernel.number("num_warps") * factor for factor in (2, 4, 8, 16)]
-    return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED_WARPS]
-
-
-def _fewer_warps(kernel: KernelToEdit) -> list[str]:
-    wanted = [kernel.number("num_warps") // factor for factor in (2, 4)]
-    return [str(warps) for warps in wanted if warps]
+    wanted = [present + one for one in more] if present and _LOOP.search(kernel.ttir) else []
+    return _numbers(1, wanted, max(present, _MAX_PROPOSED_STAGES))
 
 
 def _with_warps(kernel: KernelToEdit, value: str) -> KernelToEdit:
@@ -65,11 +53,6 @@ def _with_warps(kernel: KernelToEdit, value: str) -> KernelToEdit:
     if any(word in text for word in _WARP_SPECIALIZED for text in (kernel.ttir, kernel.ttgir)):
         raise EditRefused("its partitions have their own numbers of warps (warp specialization)")
     return kernel.with_option("num_warps", warps)
-
-
-def _more_registers(kernel: KernelToEdit) -> list[str]:
-    """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""
-    return [str(_MAX_REGISTERS)] if kernel.record.options.get("maxnreg") else []
 
 
 def _fewer_registers(kernel: KernelToEdit) -> list[str]:
@@ -121,11 +104,6 @@ def _more_loop_stages(kernel: KernelToEdit) -> list[str]:
     proposed = ["2", "3", "4"] if _without_stages(kernel) else []
     by_line = _stages_by_line(kernel)
     return [*proposed, *(f"{line}:{stages + 1}" for line, stages in by_line if stages < _MAX_PROPOSED_STAGES)]
-
-
-def _fewer_loop_stages(kernel: KernelToEdit) -> list[str]:
-    """Return one stage less of each of several loops; without the attribute, loops without dots have no stages."""
-    return [f"{line}:{stages - 1}" for line, stages in _stages_by_line(kernel) if stages > 1]
 
 
 def _with_loop_stages(kernel: KernelToEdit, value: str) -> KernelToEdit:
@@ -233,19 +211,33 @@ _ALL = (
         "num_stages",
         f"1 to {_MAX_STAGES}",
         lambda kernel, value: kernel.with_option("num_stages", number_in(value, 1, _MAX_STAGES)),
-        _more_stages,
-        _fewer_stages,
+        lambda kernel: _other_stages(kernel, 1, 2),
+        lambda kernel: _other_stages(kernel, -1, -2),
     ),
     EditKind(
         "loop_stages",
         f"2 to {_MAX_STAGES} for loops without dots, or LINE:N, with N from 1, for the loop at a line",
         _with_loop_stages,
         _more_loop_stages,
-        _fewer_loop_stages,
+        # One stage less of each of several loops. Without the attribute, loops without dots have no stages.
+        lambda kernel: [f"{line}:{stages - 1}" for line, stages in _stages_by_line(kernel) if stages > 1],
         _range_to_write,
     ),
-    EditKind("num_warps", f"a power of two from 1 to {_MAX_WARPS}", _with_warps, _more_warps, _fewer_warps),
-    EditKind("maxnreg", f"{_MIN_REGISTERS} to {_MAX_REGISTERS}", _with_registers, _more_registers, _fewer_registers),
+    EditKind(
+        "num_warps",
+        f"a power of two from 1 to {_MAX_WARPS}",
+        _with_warps,
+        lambda kernel: _numbers(1, [kernel.number("num_warps") * more for more in (2, 4, 8, 16)], _MAX_PROPOSED_WARPS),
+        lambda kernel: _numbers(1, [kernel.number("num_warps") // less for less in (2, 4)], _MAX_WARPS),
+    ),
+    EditKind(
+        "maxnreg",
+        f"{_MIN_REGISTERS} to {_MAX_REGISTERS}",
+        _with_registers,
+        # Without the option, the compiler takes as many as it needs.
+        lambda kernel: [str(_MAX_REGISTERS)] if kernel.record.options.get("maxnreg") else [],
+        _fewer_registers,
+    ),
     EditKind(
         "env",
         _SWITCH,
