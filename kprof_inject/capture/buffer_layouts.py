@@ -203,7 +203,10 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
         gap_ns, error_ns = 0, 0.0
         if late_ns.size:
             usual_ns = np.clip(late_ns, *np.quantile(late_ns, (_UNUSUAL, 1 - _UNUSUAL)))
-            gap_ns, error_ns = int(usual_ns.mean()), float(usual_ns.std() / np.sqrt(late_ns.size))
+            gap_ns = int(usual_ns.mean())
+            # What the limits leave out may have been right; and a single gap says nothing about the others.
+            spread_ns = usual_ns.std(ddof=1) if late_ns.size > 1 else late_ns[0]
+            error_ns = float(np.hypot(spread_ns / np.sqrt(late_ns.size), late_ns.mean() - usual_ns.mean()))
         fits.append((float(np.abs(begins(slots, at, gap_ns) - begun_ns[at]).mean()), slots, gap_ns, error_ns))
     _, slots, gap_ns, error_ns = min(fits)
     found_ns = np.empty_like(begin_ns)

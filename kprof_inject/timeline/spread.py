@@ -385,6 +385,8 @@ def sampling_error(
         # The durations whose ranks differ from the quantile's by the error of a share among the CTAs.
         error = DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
         low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-        least = low * max(1 - bend - extra / (share or 1.0), 0.0)
-        intervals.append((least, high * (1 + bend + missing / (share or 1.0)) if point + error < 1 else None))
+        # The slowdown is a part of the others' time, and the share is one of the time of CTAs that record.
+        least = low * max(1 - bend - extra / (1 + extra) / (share or 1.0), 0.0)
+        most = high * (1 + bend + missing / max(1 - missing, 1e-9) / (share or 1.0))
+        intervals.append((least, most if point + error < 1 else None))
     return SamplingError(of_share, *intervals)

@@ -108,6 +108,15 @@ def test_functions_that_records_have_inlined_are_refused() -> None:
         with_one_body(ptx("k") + helper, RECORDED, 256, 1, FunctionRecord(0, 4, 16))
 
 
+def test_threads_that_end_by_themselves_are_refused() -> None:
+    """Their CTA would leave the row of an earlier launch. A trap ends the program."""
+    function = FunctionRecord(0, 4, 16)
+    one = with_one_body(ptx("k", body="\ttrap;\n\texit;\n\tret.uni;\n"), RECORDED, 256, 1, function)
+    assert "bra $kprof_ended;\n$kprof_ended:" in one
+    with pytest.raises(KprofError, match="ends threads by exit"):
+        with_one_body(ptx("k", body="\t@%p1 exit;\n\tret;\n"), RECORDED, 256, 1, function)
+
+
 EXECUTED: dict[str, Callable[..., int]] = {
     "mov": lambda a, b, c: a,
     "cvt": lambda a, b, c: a,

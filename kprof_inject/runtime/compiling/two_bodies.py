@@ -38,7 +38,8 @@ _FUNCTION = re.compile(r"^(?:\.visible )?\.func\b", re.MULTILINE)
 _BUFFER = re.compile(r"\.param\s+\.u64\b[^,]*?\s([\w$]+)\s*$")
 _DECLARATIONS = re.compile(r"(?:\t\.(?:reg|local)\s[^\n]*\n)*")
 _LOCATION = re.compile(r"^\t\.loc\t.*\n", re.MULTILINE)
-_RETURN = re.compile(r"\bret;")
+_RETURN = re.compile(r"\bret(?:\.uni)?;")
+_EXIT = re.compile(r"(\btrap;\s*)?\bexit;")  # LLVM puts one after each trap
 _SHARED = re.compile(r"^\.extern \.shared \.align (\d+) \.b8 global_smem\[\];\n", re.MULTILINE)
 
 
@@ -116,6 +117,10 @@ def with_one_body(
     module, _ = _modules_of(clean, recorded)
     if _FUNCTION.search(clean):  # records are in a build whose functions are inlined, and whose memory may be less
         raise KprofError("without records, the kernel has functions that are inlined with them")
+    if any(
+        not found[1] for found in _EXIT.finditer(module.code)
+    ):  # a CTA that records would leave the row of an earlier launch
+        raise KprofError("its inline assembly ends threads by exit")
     return "".join(
         (
             module.before,

@@ -340,7 +340,7 @@ class PlannedKernel:
     def _with_fewer_registers(self, mode: Mode, ctas: CtaChoice) -> Any:
         """Return the kernel with so few registers that as many CTAs fit as without records; None if that fails.
 
-        Only the CTAs that record spill. With fewer CTAs on an SM, the launch would be another.
+        With two bodies, only the CTAs that record spill. With fewer CTAs on an SM, the launch would be another.
         """
         limits, ctas_before = limits_of(self._target_name), self._clean.ctas_per_sm or 0
         registers = registers_for(limits, self._shared_bytes, self._warps, ctas_before)
