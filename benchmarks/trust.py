@@ -70,13 +70,11 @@ SHORT: dict[str, Callable[[], Callable[[], Any]]] = {
 
 
 def kernels(globs: Sequence[str]) -> dict[str, Callable[[], Callable[[], Any]]]:
-    every = SHORT | {name: make for name, make in sampled_kernels().items() if not name.startswith("limits")}
-    every |= {
+    return {
         name: make
-        for name, make in sampled_kernels().items()
-        if name.startswith("limits") and not name.removeprefix("limits: ").startswith(LEFT_OUT)
+        for name, make in (SHORT | sampled_kernels()).items()
+        if any(fnmatchcase(name, glob) for glob in globs) and not name.removeprefix("limits: ").startswith(LEFT_OUT)
     }
-    return {name: make for name, make in every.items() if any(fnmatchcase(name, glob) for glob in globs)}
 
 
 def launch_all(globs: Sequence[str]) -> None:

@@ -200,7 +200,7 @@ def _doubts(summary: LaunchSummary) -> Iterator[str]:
         doubt = "by any factor" if summary.nominal_mhz is None else f"by {100 * summary.clock_error:.0f} %"
         yield f"the SM clock is assumed, not measured: durations may be off {doubt}"
     slowdown = summary.slowdown
-    if slowdown is not None and abs(slowdown.part) > max(_MIN_SLOWDOWN, slowdown.error):
+    if slowdown is not None and abs(slowdown.beyond_error) > _MIN_SLOWDOWN:
         part = f"{100 * abs(slowdown.part):.0f} % ± {100 * slowdown.error:.0f}"
         if any(scope.kind == ScopeKind.FUNCTION for scope in summary.scopes):
             yield f"scopes are {part} too {'long' if slowdown.part > 0 else 'short'}, by the CTAs that do not record"

@@ -204,7 +204,7 @@ def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> 
         if late_ns.size:
             usual_ns = np.clip(late_ns, *np.quantile(late_ns, (_UNUSUAL, 1 - _UNUSUAL)))
             gap_ns = int(usual_ns.mean())
-            # What the limits leave out may have been right; and a single gap says nothing about the others.
+            # What the limits leave out may have been right, and a single gap does not show how much gaps differ.
             spread_ns = usual_ns.std(ddof=1) if late_ns.size > 1 else late_ns[0]
             error_ns = float(np.hypot(spread_ns / np.sqrt(late_ns.size), late_ns.mean() - usual_ns.mean()))
         fits.append((float(np.abs(begins(slots, at, gap_ns) - begun_ns[at]).mean()), slots, gap_ns, error_ns))

@@ -103,8 +103,13 @@ _Moves = Mapping[str, Sequence[Moved] | None]  # what the compiler moved out of 
 
 def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:
     found = [
-        {"line": one.line, "operation": one.operation, "instructions": one.count, "of": one.total}
-        | {"where": one.side.name.lower()}
+        {
+            "line": one.line,
+            "operation": one.operation,
+            "instructions": one.count,
+            "of": one.total,
+            "where": one.side.name.lower(),
+        }
         for one in moved or ()
     ]
     return {"scope": scope, "moved": None if moved is None else found}

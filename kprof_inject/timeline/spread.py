@@ -380,13 +380,15 @@ def sampling_error(
         below = error + extra * (1 - share) + missing * share
         above = error + extra * share + missing * (1 - share)
         of_share = max(share - below, 0.0), min(share + above, 1.0)
+    # The slowdown is a part of the others' time, and the share is one of the time of CTAs that record. All of the extra
+    # or missing time may be in this scope.
+    shorter = extra / (1 + extra) / (share or 1.0)
+    longer = missing / max(1 - missing, 1e-9) / (share or 1.0)
     intervals: list[Interval] = []
     for point in (0.5, 0.99):
         # The durations whose ranks differ from the quantile's by the error of a share among the CTAs.
         error = DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
         low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-        # The slowdown is a part of the others' time, and the share is one of the time of CTAs that record.
-        least = low * max(1 - bend - extra / (1 + extra) / (share or 1.0), 0.0)
-        most = high * (1 + bend + missing / max(1 - missing, 1e-9) / (share or 1.0))
-        intervals.append((least, most if point + error < 1 else None))
+        most = high * (1 + bend + longer) if point + error < 1 else None
+        intervals.append((low * max(1 - bend - shorter, 0.0), most))
     return SamplingError(of_share, *intervals)

@@ -246,10 +246,6 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
     for one in operations:
         operation, operands = one.operation, one.executed.operands
         whole_bytes = one.access.whole_bytes if one.access else 0
-        # The operand that is the signalled barrier; in copies and dots, it comes before the predicate.
-        place = 0 if operation.name == DOT_COMMIT else None
-        if operation.name in _TMA_COPIES or (operation.name in _DOTS and _SIGNALS.search(operation.tail)):
-            place = _BEFORE_PREDICATE
         if operation.name == "ttg.async_copy_global_to_local":
             copied_bytes += whole_bytes
         elif operation.name == COMMIT_GROUP:
@@ -259,7 +255,7 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
             issues.append(AsyncOperation(one, DOTS))
         elif operation.name in _TMA_STORES:
             issues.append(AsyncOperation(one, STORES, group_bytes=whole_bytes))
-        elif place is not None:
+        elif (place := _barrier_place(operation)) is not None:
             slot = operands[place] if -len(operands) <= place < len(operands) else None
             if not isinstance(slot, SharedMemorySlice):
                 unnamed.add(operation.name)
@@ -276,6 +272,13 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
     work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     waits = (found for one in operations if (found := _wait(one, work_of)) is not None)
     return AsyncWork(tuple(issues), tuple(waits), frozenset(unnamed))
+
+
+def _barrier_place(operation: Operation) -> int | None:
+    """Return the place of the operand that is the signalled barrier; in copies and dots, the predicate follows it."""
+    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _SIGNALS.search(operation.tail)):
+        return _BEFORE_PREDICATE
+    return 0 if operation.name == DOT_COMMIT else None
 
 
 def _wait(one: CountedOperation, work_of: Mapping[Operation, str]) -> AsyncOperation | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from math import inf, prod
+from math import prod
 from typing import Literal
 
 from msgspec import Struct
@@ -109,20 +109,25 @@ class Rule(Struct, frozen=True):
             if missing := need(evidence):
                 yield missing
                 return
+        for result in self.judge(evidence):
+            if not isinstance(result, Finding):
+                yield result
+            elif self.idle != "warps" or evidence.busiest[1] < _FULLY_BUSY:
+                yield self._completed(result, evidence)
+
+    def _completed(self, finding: Finding, evidence: Evidence) -> Finding:
         timeline = evidence.timeline
         lost = (missing_records(timeline) or unpaired_records(timeline)) if self.uses_records else None
+        finding = replace(finding, rule=finding.rule or self.names[0], doubt=lost.reason if lost else "")
+        if self.idle is None:
+            return finding
         # The gain is at most the time in which the launch's busiest unit is idle.
         unit, part = evidence.busiest_of_device if self.idle == "SMs" else evidence.busiest
-        rest = inf if self.idle is None else 1 - part / _MARGIN
-        for one in self.judge(evidence):
-            if not isinstance(one, Finding):
-                yield one
-            elif self.idle != "warps" or part < _FULLY_BUSY:
-                finding = replace(one, rule=one.rule or self.names[0], doubt=lost.reason if lost else "")
-                if finding.share > rest:
-                    limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
-                    finding = replace(finding, share=rest, text=f"{finding.text}; {limit}")
-                yield finding
+        rest = 1 - part / _MARGIN
+        if finding.share <= rest:
+            return finding
+        limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
+        return replace(finding, share=rest, text=f"{finding.text}; {limit}")
 
 
 def rule(

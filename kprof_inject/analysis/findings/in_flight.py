@@ -205,13 +205,14 @@ def few_warps(evidence: Evidence) -> Results:
         return
     rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
     needed = rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
-    loop, at_once = max(evidence.loops, key=_loaded_bytes, default=None), ""
+    at_once = ""
+    loop = max(evidence.loops, key=_loaded_bytes, default=None)
     requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
     if loop is not None and 0 < requested < needed:
         may_be_ahead = may_load_ahead(evidence, body_of(loop))
         how = "load ahead (tl.range(..., num_stages=3)) or in larger blocks" if may_be_ahead else "load larger blocks"
-        at_once = "request more data at once, as the loads of an iteration are "
-        at_once += f"{size_text(requested)} on an SM: {how}"
+        loaded = f"the loads of an iteration are {size_text(requested)} on an SM"
+        at_once = f"request more data at once, as {loaded}: {how}"
     more_warps, more = _more_warps(evidence, waves, bool(at_once))
     advice = "; or ".join(filter(None, (at_once, more_warps)))
     if not advice:
