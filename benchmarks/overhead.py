@@ -183,6 +183,12 @@ Graph = tuple[torch.cuda.CUDAGraph, int, list[torch.Tensor]]
 """A graph, the number of its launches, and the buffer of their records."""
 
 
+def launch_once(launch: Seen, kernel: Any) -> None:
+    """Launch another build of a kernel, on the current stream."""
+    stream, packed = torch.cuda.current_stream().cuda_stream, kernel.packed_metadata
+    kernel.run(*launch.grid, stream, kernel.function, packed, None, None, None, *launch.arguments)
+
+
 def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
     """Return a graph of several launches, which share a buffer."""
     buffers: list[torch.Tensor] = []
@@ -194,11 +200,7 @@ def graph_of(launch: Seen, kernel: Any, ctas: CtaChoice) -> Graph:
             buffers.append(torch.zeros(buffer_bytes, dtype=torch.uint8, device="cuda"))
         return SampleBuffer(buffers[0], sample)
 
-    def run() -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        packed = kernel.packed_metadata
-        kernel.run(*launch.grid, stream, kernel.function, packed, None, None, None, *launch.arguments)
-
+    run = partial(launch_once, launch, kernel)
     _allocation.set_profile_allocator(allocate)
     for _ in range(4):
         run()

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from overhead import FORMS, KERNELS, Form, Seen, compiled, graph_of, half, seen, timed_in_turn
+from overhead import FORMS, KERNELS, Form, Seen, compiled, graph_of, half, launch_once, seen, timed_in_turn
 from triton.runtime import _allocation
 
 from kprof_inject.capture.buffer_layouts import LAYOUTS, RawCtas, ends_and_rows
@@ -167,12 +167,11 @@ def launched(one: Seen, kernel: Any, sample: CtaSample) -> list[Mapping[str, flo
     size_bytes = sample.buffer_bytes(kernel.metadata.profile_scratch_size)
     buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
     _allocation.set_profile_allocator(lambda *_: SampleBuffer(buffer, sample))
-    stream = torch.cuda.current_stream().cuda_stream
     found = []
     for _ in range(LAUNCHES):
         buffer.zero_()
         torch.cuda.synchronize()
-        kernel.run(*one.grid, stream, kernel.function, kernel.packed_metadata, None, None, None, *one.arguments)
+        launch_once(one, kernel)
         torch.cuda.synchronize()
         found.append(slowdowns(buffer, kernel, sample))
     return found

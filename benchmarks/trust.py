@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from overhead import Form, Seen, compiled, half, interval, seen
+from overhead import Form, Seen, compiled, half, interval, launch_once, seen
 from overhead_kernels import by_rows, elementwise, gelu, matmul, rms, scaled_sum, whole_row_softmax
 from recorded_ctas import sampled_kernels
 from torch.profiler import ProfilerActivity, profile
@@ -96,8 +96,7 @@ def launcher(one: Seen, kernel: Any, ctas: CtaChoice) -> Callable[[], None]:
 
     def launch() -> None:
         _allocation.set_profile_allocator(lambda *_: SampleBuffer(buffer, sample))
-        stream, packed = torch.cuda.current_stream().cuda_stream, kernel.packed_metadata
-        kernel.run(*one.grid, stream, kernel.function, packed, None, None, None, *one.arguments)
+        launch_once(one, kernel)
 
     return launch
 

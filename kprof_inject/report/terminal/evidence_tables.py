@@ -208,14 +208,9 @@ def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
     names = Column("place", [place.name for place in places], name=True)
     sources = Column("source", [without_folders(place.scope.source) for place in places], left=True)
     slopes = Column("slope", [slope_text(place) for place in places])
-    lengths, spans = list[float](), list[str]()
-    for place in places:
-        slope = place.response.slope if place.response else None
-        lengths.append(min(max(slope.value, 0.0), 1.0) if slope and slope.error <= _MAX_BAR_ERROR else 0.0)
-        spans.append("-".join(dict.fromkeys(map(str, place.scope.lines or ()))))
-    bars = Column("", ["█" * round(_BAR_WIDTH * length) for length in lengths], left=True)
+    bars = Column("", [_bar(place) for place in places], left=True)
     slack = Column("slack", [slack_text(place) for place in places], left=True)
-    lines = Column("TTGIR", spans, left=True)
+    lines = Column("TTGIR", [_lines(place) for place in places], left=True)
     times = Column("per CTA", ["-" if place.by_cta is None else f"{place.by_cta:.0f} x" for place in places])
     shares = Column("time", [share_text(place.time_share) for place in places])
     return [
@@ -224,3 +219,14 @@ def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
         [names, slopes, bars, slack],
         [names, slopes],
     ]
+
+
+def _bar(place: PlaceSlope) -> str:
+    if place.response is None or place.response.slope.error > _MAX_BAR_ERROR:
+        return ""
+    return "█" * round(_BAR_WIDTH * min(max(place.response.slope.value, 0.0), 1.0))
+
+
+def _lines(place: PlaceSlope) -> str:
+    lines = place.scope.lines
+    return "" if lines is None else str(lines[0]) if lines[0] == lines[1] else f"{lines[0]}-{lines[1]}"
